@@ -12,11 +12,18 @@ from distbench.fault import Fault
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
 from distbench.options import CheckOptions, Progress
+from distbench.spelling import spelled
 from distbench.target import TargetRef, parse_target, write_pickled_target
-from distbench.typed import list_given
+from distbench.typed import list_given, list_texts
 from distbench.verdict import Verdict
 
-_ARGUMENTS = {"cluster", "path", "workload", "tier"}
+_NAMES = {
+    "clusters": "cluster",
+    "paths": "path",
+    "workloads": "workload",
+    "tiers": "tier",
+}
+"""Fields of the options whose arguments take one thing as well as several."""
 
 
 def check(
@@ -55,23 +62,24 @@ def check(
     Raises:
         BadInputError: The subject or an option cannot be used; names the thing.
     """
-    known = {field.name for field in fields(CheckOptions)} - {"clusters", "paths"}
+    known = {_name(field.name) for field in fields(CheckOptions)}
     for name in options.keys() - known:
-        raise make_unknown_name_error("Option", name, known | _ARGUMENTS)
+        raise make_unknown_name_error("Option", name, sorted(known))
     if workload is not None:
-        options["workloads"] = list_given(workload)
+        options["workloads"] = list_texts("workload", workload)
     if tier is not None:
-        options["tiers"] = list_given(tier)
-    chosen = CheckOptions(
-        clusters=list_given(cluster),
-        paths=list_given(path),
-        faults=tuple(
-            str(fault) if isinstance(fault, Fault) else fault
-            for fault in list_given(faults)
-        ),
-        expect=list_given(expect),
-        **options,
-    )
+        options["tiers"] = list_texts("tier", tier)
+    with spelled(_name):
+        chosen = CheckOptions(
+            clusters=list_texts("cluster", cluster),
+            paths=list_texts("path", path),
+            faults=tuple(
+                str(fault) if isinstance(fault, Fault) else fault
+                for fault in list_given(faults)
+            ),
+            expect=list_texts("expect", expect),
+            **options,
+        )
     if isinstance(subject, TargetRef):
         return check_target(subject, chosen, progress, spares)
     if isinstance(subject, str):
@@ -79,3 +87,8 @@ def check(
     with RunDirectory() as directory:
         target = write_pickled_target(subject, directory.path)
         return check_target(target, chosen, progress, spares)
+
+
+def _name(field: str) -> str:
+    """The argument that an option's field is given by."""
+    return _NAMES.get(field, field)

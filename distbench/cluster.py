@@ -18,7 +18,10 @@ GRAMMAR = (
     "one | mirrored:R | central:R | mwms:W | mwms:WxR | ps:W+P, "
     "each with @cpu or @gpu behind it if wanted; a number may be 'all'"
 )
-_NUMBER = r"(?:[1-9][0-9]{0,3}|all)"
+_COUNT = r"[1-9][0-9]{0,3}"
+_MOST = 9999
+_NUMBER = rf"(?:{_COUNT}|all)"
+_ANY_NUMBER = r"-?[0-9]+"
 _PATTERNS: dict[str, re.Pattern[str]] = {
     "one": re.compile(r"one"),
     "mirrored": re.compile(rf"mirrored:(?P<replicas>{_NUMBER})"),
@@ -96,6 +99,7 @@ class ClusterSpec:
                         ),
                         device=device if at else None,  # type: ignore[arg-type]
                     )
+        _check_numbers(text, body)
         raise BadInputError(
             f"Cluster spec {text!r} is not known. Expected {GRAMMAR}. "
             f"{_suggest(text, body, device)}"
@@ -187,6 +191,18 @@ class ClusterSpec:
         return (Task(role="chief", index=0), *workers, *servers)
 
 
+def _check_numbers(text: str, body: str) -> None:
+    """Refuse a spec that is none for nothing but a number."""
+    if re.sub(_ANY_NUMBER, "#", body.replace("all", "#")) not in _SHAPES:
+        return
+    for number in re.findall(_ANY_NUMBER, body):
+        if not re.fullmatch(f"0*{_COUNT}", number):
+            raise BadInputError(
+                f"Cluster spec {text!r}: a number must be from 1 to {_MOST}, or 'all'. "
+                f"Received: {number}."
+            )
+
+
 def _suggest(text: str, body: str, device: str) -> str:
     parts = [part for part in map(str.strip, text.split(",")) if part]
     if len(parts) > 1 and all(part[0].isalpha() for part in parts):
@@ -198,9 +214,11 @@ def _suggest(text: str, body: str, device: str) -> str:
 
 def _find_nearest(body: str, device: str) -> str:
     """The valid spec that is nearest to a text, with the text's own numbers."""
-    numbers = re.findall(r"[1-9][0-9]{0,3}", body)
+    numbers = re.findall(_COUNT, body)
     shape = re.sub(r"[0-9]+", "#", body.strip().lower())
-    nearest = difflib.get_close_matches(shape, _SHAPES, n=1, cutoff=0.0)[0]
+    # Who wrote no number at all meant no second one of replicas.
+    meant = [usual for usual in _SHAPES if numbers or "x" not in usual]
+    nearest = difflib.get_close_matches(shape, meant, n=1, cutoff=0.0)[0]
     for usual in ("2", "1"):
         nearest = nearest.replace("#", numbers.pop(0) if numbers else usual, 1)
     # Several replicas of one worker need GPUs.

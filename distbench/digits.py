@@ -30,7 +30,7 @@ def load_digits() -> npt.NDArray[Any]:
     if spec is None or spec.origin is None:
         raise BadInputError(
             "Workload 'mlp' takes its data from scikit-learn, which is not installed. "
-            "Run `pip install distbench[scenarios]`, or choose another --workload."
+            "Run `pip install distbench[scenarios]`, or choose another workload."
         )
     path = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
     digits = np.loadtxt(path, delimiter=",").astype(np.uint8)

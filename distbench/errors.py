@@ -38,6 +38,8 @@ NOT_JUDGED = "Not judged: "
 """What the message of a run begins with that a check ended before; why follows."""
 _LISTED = 12
 """A longer list of names would bury the message."""
+_SHOWN = 4
+"""So many of such a list are shown where none is near."""
 _NEAR = 0.5
 """Share of letters in common below which nobody can have meant a name."""
 
@@ -129,9 +131,11 @@ def make_unknown_name_error(
     nearest = difflib.get_close_matches(received.lower(), names, n=3, cutoff=_NEAR)
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
     if len(names) > _LISTED:
-        others = f"{len(names) - len(nearest)} {'others' if nearest else 'names'}"
+        # Where no list shows the others, some of them tell what such a name is like.
+        shown = nearest or ([] if section else names[:_SHOWN])
+        others = f"{len(names) - len(shown)} {'others' if shown else 'names'}"
         where = f" (see 'distbench list {section}')" if section else ""
-        names = [*nearest, f"{others}{where}"]
+        names = [*shown, f"{others}{where}"]
     return BadInputError(
         f"{what} {received!r} is not known. Expected one of {', '.join(names)}.{hint}"
     )

@@ -16,6 +16,7 @@ from typing import Literal
 
 from distbench.cluster import ALL, ClusterSpec, Task
 from distbench.errors import BadInputError
+from distbench.spelling import spell_given
 
 Kind = Literal["kill", "restart", "stop", "delay", "drop", "nan", "scale", "flip"]
 Sufferer = Literal["worker", "ps", "chief", "replica"]
@@ -260,7 +261,7 @@ def check_faults(
             raise BadInputError(
                 f"Fault '{fault}' befalls a replica's numbers, and steps in flight are "
                 "compared by what they leave behind together. Expected one step at a "
-                f"time. Received: in_flight={in_flight}."
+                f"time. Received: {spell_given('in_flight', in_flight)}."
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from distbench.errors import BadInputError
+from distbench.spelling import spell
 
 UNASKED_S = 120.0
 """The deadline of a cluster where nobody sets one."""
@@ -18,14 +19,16 @@ _LONGEST_S = threading.TIMEOUT_MAX
 def check_seed(seed: int) -> None:
     """Raise BadInputError for a seed that TensorFlow or NumPy refuses."""
     if not 0 <= seed < 1 << 31:
-        raise BadInputError(f"seed must be from 0 to 2**31 - 1. Received: {seed}.")
+        raise BadInputError(
+            f"{spell('seed')} must be from 0 to 2**31 - 1. Received: {seed}."
+        )
 
 
 def check_timeout(timeout_s: float) -> None:
     """Raise BadInputError for a deadline that has passed already or never comes."""
     if not 0 < timeout_s < _LONGEST_S:
         raise BadInputError(
-            "timeout_s must be a positive number of seconds, and less than "
+            f"{spell('timeout_s')} must be a positive number of seconds, and less than "
             f"{_LONGEST_S:.0e}. Received: {timeout_s}."
         )
 

@@ -25,6 +25,7 @@ from distbench.scenario.choices import (
     check_restore_after,
     check_workload,
 )
+from distbench.spelling import spell, spell_given
 from distbench.typed import as_declared
 from distbench.verdict import Run
 
@@ -120,7 +121,9 @@ class CheckOptions:
         self._take_types()
         for name in ("clusters", "paths"):
             if not getattr(self, name):
-                raise BadInputError(f"{name} must name at least one. Received: none.")
+                raise BadInputError(
+                    f"{spell(name)} must name at least one. Received: none."
+                )
         for cluster in self.clusters:
             ClusterSpec.parse(cluster)
         self._check_restore()
@@ -177,7 +180,7 @@ class CheckOptions:
         declared = get_type_hints(CheckOptions)
         for field in fields(self):
             given = getattr(self, field.name)
-            value = as_declared(field.name, given, declared[field.name])
+            value = as_declared(spell(field.name), given, declared[field.name])
             if field.name in _NAMES:
                 # Who names a thing twice wants it once: two runs would have one id.
                 value = tuple(dict.fromkeys(value))
@@ -191,7 +194,7 @@ class CheckOptions:
         if self.tiers == ("exact",):
             raise BadInputError(
                 "What was trained before is no data of the exact tier. Expected the "
-                "tier bounded or free with restore_from."
+                f"tier bounded or free with {spell('restore_from')}."
             )
 
     def _check_in_flight(self) -> None:
@@ -205,21 +208,23 @@ class CheckOptions:
             )
         if self.restore_from is not None:
             raise BadInputError(
-                "Steps in flight start afresh. Expected restore_from with one step at "
-                f"a time. Received: in_flight={self.in_flight}."
+                f"Steps in flight start afresh. Expected {spell('restore_from')} with "
+                "one step at a time. "
+                f"Received: {spell_given('in_flight', self.in_flight)}."
             )
 
     def _check_counts(self) -> None:
         check_memory(self.memory_gib)
         if self.jobs < 1:
             raise BadInputError(
-                "jobs must be 1 or more; 1 is one scenario after the other. "
-                f"Received: {self.jobs}."
+                f"{spell('jobs')} must be 1 or more; 1 is one scenario after the "
+                f"other. Received: {self.jobs}."
             )
         for name in ("require_gpus", "examples"):
             if getattr(self, name) < 0:
                 raise BadInputError(
-                    f"{name} must not be negative. Received: {getattr(self, name)}."
+                    f"{spell(name)} must not be negative. "
+                    f"Received: {getattr(self, name)}."
                 )
 
     def _check_engine(self) -> None:

@@ -6,6 +6,7 @@ import re
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
+from distbench.spelling import spell, spell_given
 
 
 def parse_partitioner(text: str) -> tuple[str, tuple[int, ...]]:
@@ -27,8 +28,16 @@ def parse_partitioner(text: str) -> tuple[str, tuple[int, ...]]:
     return kind, tuple(map(int, numbers))
 
 
-def check_partitioner(text: str, *specs: ClusterSpec) -> None:
-    """Raise BadInputError for a partitioner that is none, or has nobody to use it."""
+def check_partitioner(
+    text: str, *specs: ClusterSpec, field: str = "partitioner"
+) -> None:
+    """Raise BadInputError for a partitioner that is none, or has nobody to use it.
+
+    Args:
+        text: The partitioner.
+        specs: The clusters that are to use it.
+        field: What it was given as.
+    """
     if not text:
         return
     parse_partitioner(text)
@@ -36,7 +45,8 @@ def check_partitioner(text: str, *specs: ClusterSpec) -> None:
         if spec.kind != "ps":
             raise BadInputError(
                 f"Cluster '{spec}' has no parameter servers to share variables out "
-                f"among. Expected a cluster ps:W+P. Received: partitioner={text!r}."
+                "among. Expected a cluster ps:W+P. "
+                f"Received: {spell_given(field, text)}."
             )
 
 
@@ -45,7 +55,10 @@ def check_restore_partitioner(text: str, restore_from: str) -> None:
     if text and not restore_from:
         raise BadInputError(
             "A partitioner of what is restored needs a cluster that saves it. Expected "
-            f"restore_from. Received: restore_partitioner={text!r} alone."
+            f"{spell('restore_from')}. "
+            f"Received: {spell_given('restore_partitioner', text)} alone."
         )
     if text:
-        check_partitioner(text, ClusterSpec.parse(restore_from))
+        check_partitioner(
+            text, ClusterSpec.parse(restore_from), field="restore_partitioner"
+        )

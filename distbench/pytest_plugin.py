@@ -29,6 +29,12 @@ _FILES = ("distbench_json", "distbench_html", "distbench_tests")
 _FOLDERS = ("distbench_tensorboard",)
 _DETAILED = ("distbench_html", "distbench_tensorboard")
 """Reports that show more of a run than its verdict."""
+_SET = {
+    "distbench_timeout": "timeout_s",
+    "distbench_require_gpus": "require_gpus",
+    "distbench_engine": "engine",
+}
+"""Fields of the options of all checks."""
 
 
 @pytest.fixture
@@ -104,17 +110,25 @@ def pytest_configure(config: pytest.Config) -> None:
         path = config.getoption(name)
         if path is None:
             continue
-        from distbench.report.files import check_folder, check_place
+        from distbench.report.earlier import PAGE, VERDICT, check_report
+        from distbench.report.files import check_folder
 
         try:
-            (check_folder if name in _FOLDERS else check_place)(path)
+            if name in _FOLDERS:
+                check_folder(path)
+            else:
+                kind = PAGE if name == "distbench_html" else VERDICT
+                check_report(path, kind, {})
         except BadInputError as error:
             raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None
     if settings := _read_settings(config):
         from distbench.options import CheckOptions
+        from distbench.spelling import spelled
 
+        options = {field: f"--{name.replace('_', '-')}" for name, field in _SET.items()}
         try:
-            CheckOptions(**settings)
+            with spelled(lambda field: options.get(field, field)):
+                CheckOptions(**settings)
         except BadInputError as error:
             raise pytest.UsageError(str(error)) from None
     config.pluginmanager.register(Collector(config), "distbench-collector")
@@ -324,12 +338,7 @@ def _find_verdicts(
 
 
 def _read_settings(config: pytest.Config) -> dict[str, Any]:
-    names = {
-        "distbench_timeout": "timeout_s",
-        "distbench_require_gpus": "require_gpus",
-        "distbench_engine": "engine",
-    }
-    given = {field: config.getoption(name) for name, field in names.items()}
+    given = {field: config.getoption(name) for name, field in _SET.items()}
     settings = {field: value for field, value in given.items() if value is not None}
     if any(config.getoption(name) for name in _DETAILED):
         settings["details"] = True

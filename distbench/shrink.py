@@ -44,7 +44,7 @@ def name_options(options: CheckOptions) -> str:
     parts = [*options.clusters, *options.workloads, *options.tiers]
     parts.append(count_things(options.first_steps, "step"))
     if options.examples:
-        parts.append(f"{options.examples} examples")
+        parts.append(count_things(options.examples, "example"))
     if options.split:
         parts.append("split " + ",".join(map(str, options.split)))
     if options.restore_from:

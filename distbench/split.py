@@ -25,8 +25,9 @@ def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
     if examples < replicas:
         raise BadInputError(
             "The global batch must hold at least one example per replica. "
-            f"Received: {count_things(examples, 'example')}, {replicas} replicas. "
-            f"Use {replicas} examples or more."
+            f"Received: {count_things(examples, 'example')}, "
+            f"{count_things(replicas, 'replica')}. "
+            f"Use {count_things(replicas, 'example')} or more."
         )
     if replicas == 1:
         return (examples,)

@@ -8,6 +8,7 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.spelling import spell
 from distbench.trace import PHASES, Phase
 
 
@@ -33,7 +34,8 @@ class Stop:
         for name in ("step", "replica"):
             if getattr(self, name) < 0:
                 raise BadInputError(
-                    f"{name} must not be negative. Received: {getattr(self, name)}."
+                    f"{spell(name)} must not be negative. "
+                    f"Received: {getattr(self, name)}."
                 )
 
     def fits(self, step: int, phase: Phase, variable: str, replica: int) -> bool:

@@ -59,6 +59,10 @@ def _read_text(value: object) -> str:
     return value
 
 
+def _read_texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_read_text, value))
+
+
 def _read_count(value: Any) -> int:
     # True is a whole number to Python, and never what somebody counted.
     if isinstance(value, bool):
@@ -97,6 +101,24 @@ def _describe(declared: Any) -> str:
     if get_origin(declared) is tuple:
         return f"a list, each element {_describe(get_args(declared)[0])}"
     return _WORDS[declared]
+
+
+def list_texts(name: str, value: object) -> tuple[str, ...]:
+    """One text as a list of it, several as they are.
+
+    Args:
+        name: What the value is called in the message.
+        value: What was given.
+
+    Raises:
+        BadInputError: It is neither.
+    """
+    try:
+        return _read_texts((value,) if isinstance(value, str) else value)
+    except TypeError:
+        raise BadInputError(
+            f"{name} must be a text or a list of texts. Received: {value!r}."
+        ) from None
 
 
 def list_given(value: object) -> Any:  # what iterates, and is no text

@@ -9,6 +9,7 @@ from typing import TypeVar
 from distbench.errors import BadInputError
 from distbench.observe import OtherKerasError
 from distbench.options import CheckOptions
+from distbench.spelling import spell_given
 
 Result = TypeVar("Result")
 
@@ -35,7 +36,7 @@ def follow_target(
             value = 1 if other.keras == "legacy" else 0
             raise BadInputError(
                 f"The target sets TF_USE_LEGACY_KERAS to {value} as it is imported, "
-                f"and keras is '{options.keras}' ('--keras'). Expected: one of the two "
-                "Keras for all of a process. Leave one of the two settings out."
+                f"beside {spell_given('keras', options.keras)}. Expected: one of the "
+                "two Keras for all of a process. Leave one of the two settings out."
             ) from None
         return follow_target(replace(options, keras=other.keras), attempt)

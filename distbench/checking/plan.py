@@ -18,6 +18,7 @@ from distbench.scenario.choices import (
     WORKLOADS,
     Tier,
 )
+from distbench.spelling import spell_given
 from distbench.xla import find_jit
 
 DEFAULT_WORKLOADS = ("linear", "embedding")
@@ -129,7 +130,7 @@ def plan_scenarios(
             f"Subject '{target}' has no steps in flight. Expected an optimizer, or a "
             "train program with data(step): `fit` waits for each of its steps, and a "
             "pipeline is read before any step is taken. "
-            f"Received: in_flight={options.in_flight}."
+            f"Received: {spell_given('in_flight', options.in_flight)}."
         )
     faults = [Fault.parse(text) for text in options.faults]
     if kind == "model" and any(fault.kind == "drop" for fault in faults):

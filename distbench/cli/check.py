@@ -12,7 +12,9 @@ from distbench.cli.arguments import DTYPE, KERAS, SEED, STEPS, TARGET
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
+    from distbench.cli.checked import Reports
     from distbench.history.quarantine import Entry
+    from distbench.target import TargetRef
 
 Names = list[str] | None
 Text = str | None
@@ -220,7 +222,7 @@ def check(
     from distbench.checking.kept import make_place
     from distbench.cli.checked import Reports, check_once
     from distbench.options import CheckOptions
-    from distbench.report.files import check_folder, check_place
+    from distbench.report.files import check_folder
     from distbench.target import parse_target
 
     ref = parse_target(target)
@@ -256,8 +258,7 @@ def check(
         jobs=jobs,
     )
     reports = Reports(json=json, html=html, junit=junit, tensorboard=tensorboard)
-    for file in reports.files:
-        check_place(file)
+    _check_files(reports, ref, quarantine)
     if len({file.resolve() for file in reports.files}) < len(reports.files):
         raise BadInputError(
             "Each report needs a file of its own. "
@@ -281,6 +282,19 @@ def check(
         with Spares() as spares:
             return check_on_save(ref, functools.partial(run, spares=spares), spares)
     return run()
+
+
+def _check_files(reports: Reports, ref: TargetRef, quarantine: File) -> None:
+    """Refuse reports that would take the place of anything but earlier ones."""
+    from distbench.report.earlier import PAGE, SUITE, VERDICT, check_report
+
+    taken = {} if quarantine is None else {"the quarantine list": quarantine}
+    if ref.kind == "file":
+        taken["the file of TARGET"] = Path(ref.path)
+    kinds = ((reports.json, VERDICT), (reports.html, PAGE), (reports.junit, SUITE))
+    for file, kind in kinds:
+        if file is not None:
+            check_report(file, kind, taken)
 
 
 def _read_quarantine(file: Path | None) -> tuple[Entry, ...]:

@@ -20,7 +20,7 @@ from distbench.history.quarantine import Entry, apply_quarantine
 from distbench.launch.spares import Spares
 from distbench.machine import describe_machine
 from distbench.options import CheckOptions, list_tiers
-from distbench.report.files import STDOUT, remove_earlier, write_report
+from distbench.report.files import STDOUT, set_aside, write_report
 from distbench.report.nights import render_remarks
 from distbench.report.progress import make_progress
 from distbench.report.table import make_console, render_verdict
@@ -68,8 +68,22 @@ def check_once(
         reports: What to write.
         spares: Has tasks of this machine that were started before.
     """
-    for file in reports.files:
-        remove_earlier(file)
+    with set_aside(reports.files):
+        verdict = _check(ref, options, known, reports, spares)
+    json = reports.json
+    if json not in (None, STDOUT) and verdict.status is Status.FAIL:
+        _tell_next(verdict, json)
+    return verdict.exit_code
+
+
+def _check(
+    ref: TargetRef,
+    options: CheckOptions,
+    known: tuple[Entry, ...],
+    reports: Reports,
+    spares: Spares | None,
+) -> Verdict:
+    """Check, and publish what came out, also where the check is ended early."""
     judged: list[Verdict] = []
     try:
         with make_progress(make_console(stderr=True)) as progress:
@@ -78,7 +92,10 @@ def check_once(
         raise  # nothing that a check came to
     except BaseException as error:
         (verdict,) = judged or [_end_early(ref, options, error)]
-        is_shown = any(run.status is not Status.ERROR for run in verdict.runs)
+        # An error that left nothing judged is told by itself, with all its detail.
+        is_shown = not isinstance(error, Exception) or any(
+            run.status is not Status.ERROR for run in verdict.runs
+        )
         try:
             _publish(verdict, options, known, reports, is_shown=is_shown)
         except (ClusterError, OSError) as unwritten:
@@ -91,10 +108,7 @@ def check_once(
 
         # By tasks of its own, which may fail: the verdict has been told by then.
         write_summaries(verdict, options, reports.tensorboard)
-    json = reports.json
-    if json not in (None, STDOUT) and verdict.status is Status.FAIL:
-        _tell_next(verdict, json)
-    return verdict.exit_code
+    return verdict
 
 
 def _publish(

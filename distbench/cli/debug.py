@@ -34,13 +34,17 @@ def repro(
     ] = None,
 ) -> int:
     """Write a script that shows a finding with TensorFlow and NumPy alone."""
-    from distbench.report.files import STDOUT, check_place, write_report
+    from distbench.report.earlier import SCRIPT, check_report
+    from distbench.report.files import STDOUT, write_report
     from distbench.repro.case import pick_case
     from distbench.repro.script import write_script
 
-    check_place(output)
     read = read_verdict(verdict)
     case = pick_case(read, only)
+    taken = {"the verdict": verdict}
+    if case.target.kind == "file":
+        taken["the file of the subject"] = Path(case.target.path)
+    check_report(output, SCRIPT, taken)
     text = write_script(case, read.environment)
     write_report(output, text)
     typer.echo(
@@ -80,13 +84,14 @@ def shrink(
 ) -> int:
     """Find the smallest scenario that still shows a finding."""
     from distbench.escape import escape_controls
-    from distbench.report.files import STDOUT, check_place, write_report
+    from distbench.report.earlier import VERDICT, check_report
+    from distbench.report.files import STDOUT, write_report
     from distbench.repro.case import find_target, list_failed, read_scenario
     from distbench.shrink import make_start, name_options, shrink
     from distbench.verdict.document import verdict_to_json
 
     output = output or verdict.with_suffix(".small.json")
-    check_place(output)
+    check_report(output, VERDICT, {"the verdict": verdict})
     read = read_verdict(verdict)
     run = next(list_failed(read, only))
     scenario = read_scenario(read, run)

@@ -16,6 +16,7 @@ from typing import NoReturn, ParamSpec
 import typer
 
 from distbench.errors import BadInputError, ClusterError, describe_end, find_advice
+from distbench.spelling import spell_options, spelled
 
 EXIT_BAD_USAGE = 2
 EXIT_BROKEN = 3
@@ -25,6 +26,18 @@ _EXIT_INTERRUPTED = ENDED_BY_SIGNAL + 2
 _EXIT_PIPE_CLOSED = ENDED_BY_SIGNAL + 13
 # Windows lacks one of them; it is refused later, in words.
 _ENDING = [getattr(signal, n) for n in ("SIGTERM", "SIGHUP") if hasattr(signal, n)]
+
+_name = spell_options(
+    {
+        "clusters": "--cluster",
+        "paths": "--path",
+        "tiers": "--tier",
+        "workloads": "--workload",
+        "faults": "--fault",
+        "memory_gib": "--memory-limit",
+        "window": "--last",
+    }
+)
 
 P = ParamSpec("P")
 
@@ -70,7 +83,7 @@ def _end_in_order() -> Iterator[None]:
 def run_command(command: Callable[[], int]) -> int:
     """Run a command; tell what it raises, and return its exit code."""
     try:
-        with _end_in_order():
+        with _end_in_order(), spelled(_name):
             code = command()
         sys.stdout.flush()
     except _EndedError as ending:

@@ -46,7 +46,8 @@ def selftest(
 ) -> int:
     """Run every seeded fault and see whether it is found and named."""
     from distbench.errors import BadInputError
-    from distbench.report.files import STDOUT, check_place, write_report
+    from distbench.report.earlier import MATRIX, check_report
+    from distbench.report.files import STDOUT, write_report
     from distbench.report.table import make_console
     from distbench.selftest.matrix import (
         describe_result,
@@ -57,7 +58,7 @@ def selftest(
     from distbench.selftest.score import Cell, Passed
 
     if json is not None:
-        check_place(json)
+        check_report(json, MATRIX, {})
     if random is None and from_seed is not None:
         raise BadInputError("--from-seed goes with --random COUNT.")
     if random is not None:

@@ -87,7 +87,7 @@ def explain(
 
     console = make_console()
     console.width = min(console.width, _TEXT_WIDTH)
-    _print_code(console, find_code(code))
+    _print_code(console, find_code(code.lower()))
     return 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,6 +44,7 @@ def show(
     selection = _select([trace], step, phase, variable, replica)
     values = [(key, value) for key, value in trace.select() if selection.has(key)]
     if not values:
+        _check_parts({folder: trace}, selection)
         raise _make_empty(folder)
     console = make_console()
     console.print(render_trace(trace, values, console.width), crop=False)
@@ -85,6 +88,7 @@ def diff(
     selection = _select(list(runs.values()), step, phase, variable, replica)
     comparison = compare_traces(runs["A"], runs["B"], selection, narrow)
     if not comparison.places:
+        _check_parts({a: runs["A"], b: runs["B"]}, selection)
         raise BadInputError(
             f"'{a}' and '{b}' have nothing in common that was asked for. Expected: at "
             "least one step that both recorded. 'distbench trace show' lists what is "
@@ -137,9 +141,35 @@ def _find_variable(traces: list[Trace], text: str) -> str:
     raise make_unknown_name_error("Variable", text, filter(None, paths))
 
 
+def _check_parts(runs: Mapping[Path, Trace], selection: Selection) -> None:
+    """Refuse a step, phase, variable or replica of which a trace has nothing.
+
+    Raises:
+        BadInputError: It names the first one, and what there is.
+    """
+    for folder, trace in runs.items():
+        for field in fields(selection):
+            part, wanted = field.name, getattr(selection, field.name)
+            held = {getattr(key, part) for key in trace.values}
+            if wanted is not None and wanted not in held:
+                raise BadInputError(
+                    f"'{folder}' has no {part} {wanted}. Expected one of the {part}s "
+                    f"{_list_held(held)}."
+                )
+
+
+def _list_held(held: set[int] | set[str]) -> str:
+    """`0 to 3`, or the words themselves."""
+    from distbench.report.words import join_words
+
+    numbers = sorted(number for number in held if isinstance(number, int))
+    if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return join_words(sorted(map(str, held)))
+
+
 def _make_empty(folder: Path) -> BadInputError:
     return BadInputError(
-        f"'{folder}' has no value that was asked for. Expected: a step, phase, "
-        "variable and replica that were recorded. "
-        f"'distbench trace show {folder}' lists all."
+        f"'{folder}' has no value of all that was asked for together. "
+        f"'distbench trace show {folder}' lists what is there."
     )

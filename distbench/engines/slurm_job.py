@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from distbench.errors import ClusterError
+from distbench.errors import ClusterError, count_things
 from distbench.launch.bootstrap import die_with_parent
 from distbench.launch.engine import Demand
 
@@ -117,8 +117,12 @@ class Allocation:
         deadline_s = time.monotonic() + _QUEUE_S
         tell_s = time.monotonic() + 1.0
         demand = self._demand
-        gpus = f" of {demand.gpus_per_task} GPUs each" if demand.gpus_per_task else ""
-        what = f"nodes for {demand.tasks} tasks{gpus}"
+        gpus = (
+            f" of {count_things(demand.gpus_per_task, 'GPU')} each"
+            if demand.gpus_per_task
+            else ""
+        )
+        what = f"nodes for {count_things(demand.tasks, 'task')}{gpus}"
         while not self.job:
             if self._popen.poll() is not None and not self._reader.is_alive():
                 self._listener.join(_END_S)

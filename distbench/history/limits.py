@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from distbench.errors import BadInputError
+from distbench.spelling import spell, spell_given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +38,8 @@ class Limits:
         for name in ("error_ratio", "time_ratio"):
             if not getattr(self, name) > 1.0:
                 raise BadInputError(
-                    f"{name} must be more than 1: it says how many times the median "
-                    f"is too much. Received: {getattr(self, name)}."
+                    f"{spell(name)} must be more than 1: it says how many times the "
+                    f"median is too much. Received: {getattr(self, name)}."
                 )
         for name, lowest in (
             ("least", 2),
@@ -48,13 +49,15 @@ class Limits:
         ):
             if not getattr(self, name) >= lowest:
                 raise BadInputError(
-                    f"{name} must be {lowest} or more. Received: {getattr(self, name)}."
+                    f"{spell(name)} must be {lowest} or more. "
+                    f"Received: {getattr(self, name)}."
                 )
         if self.window < self.least + self.confirm:
             raise BadInputError(
                 f"The last {self.least + self.confirm} nights or more must be looked "
-                f"at: {self.confirm} that may be slow (confirm), and {self.least} "
-                f"before them (least). Received: {self.window}."
+                f"at: {self.confirm} that may be slow ({spell('confirm')}), and "
+                f"{self.least} before them ({spell('least')}). "
+                f"Received: {spell_given('window', self.window)}."
             )
         if not 0 <= self.flaky[0] <= self.flaky[1] <= 1:
             raise BadInputError(

@@ -79,7 +79,12 @@ class Turn:
 
     def __str__(self) -> str:
         given_s = self.deadline.given_s
-        given, left = f"{given_s:.4g} s", f"{self._left_s:.4g} s"
+        given, left = f"{given_s:.4g} s", f"{_round(self._left_s)} s"
         if (excused_s := self.deadline.allowed_s - given_s) > 0:
-            return f"{given}, besides {excused_s:.4g} s in which tasks computed"
+            return f"{given}, besides {_round(excused_s)} s in which tasks computed"
         return given if left == given else f"{given}, of which {left} were left for it"
+
+
+def _round(seconds: float) -> str:
+    """To a tenth; of less than a second there are two digits."""
+    return f"{round(seconds, 1):.4g}" if seconds >= 1 else f"{seconds:.2g}"

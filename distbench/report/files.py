@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from distbench.errors import DISK_FULL, BadInputError, ClusterError
@@ -56,11 +57,37 @@ def _place_unfinished(path: Path) -> Path:
     return path if is_device else path.with_name(f".{path.name}.{os.getpid()}")
 
 
-def remove_earlier(path: Path) -> None:
-    """Take away an earlier report: nobody is to read it as one of what now begins."""
-    if path != STDOUT and path.is_file():
-        with contextlib.suppress(OSError):
-            path.unlink()
+@contextlib.contextmanager
+def set_aside(paths: Iterable[Path]) -> Iterator[None]:
+    """Take earlier reports away: nobody is to read one as one of what now begins.
+
+    Not even where this process is killed before it has written anything. Bad usage is
+    nothing that came of it, whenever it shows, and they are put back.
+    """
+    moved = {path: path.with_name(f".{path.name}.old") for path in paths}
+    moved = {path: aside for path, aside in moved.items() if _move(path, aside)}
+    try:
+        yield
+    except BadInputError:
+        for path, aside in moved.items():
+            if not path.exists():
+                _move(aside, path)
+        raise
+    finally:
+        for aside in moved.values():
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+
+
+def _move(path: Path, to: Path) -> bool:
+    """Whether there was a file, which is elsewhere now."""
+    if path == STDOUT or not path.is_file():
+        return False
+    try:
+        path.replace(to)
+    except OSError:
+        return False
+    return True
 
 
 def check_folder(path: Path) -> None:

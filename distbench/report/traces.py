@@ -14,6 +14,7 @@ from rich.text import Text
 
 from distbench.compare.likeness import Status
 from distbench.compare.places import Place, RunDifference
+from distbench.errors import count_things
 from distbench.escape import escape_controls
 from distbench.report.words import (
     format_number,
@@ -212,7 +213,7 @@ def _make_table(places: Sequence[Place], width: int) -> Table:
         if place.undone:
             status = f"{status}, undone"
         if likeness.undecided:
-            status += f", {likeness.undecided} elements left out"
+            status += f", {count_things(likeness.undecided, 'element')} left out"
         numbers = compress(
             (likeness.ratio, likeness.error, likeness.relative, likeness.ulps), held
         )

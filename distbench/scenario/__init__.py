@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from distbench.cluster import ClusterSpec
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, count_things
 from distbench.fault import Fault, check_faults
 from distbench.limits import UNASKED_S
 from distbench.partitioner import check_partitioner, check_restore_partitioner
@@ -123,7 +123,8 @@ class Scenario:
         if replicas and len(self.split) != replicas:
             raise BadInputError(
                 f"Scenario '{self.id}': the split must have one share per replica. "
-                f"Received: {len(self.split)} shares, {replicas} replicas."
+                f"Received: {count_things(len(self.split), 'share')}, "
+                f"{count_things(replicas, 'replica')}."
             )
         if min(self.split) < 0 or sum(self.split) < 1:
             raise BadInputError(
@@ -133,7 +134,7 @@ class Scenario:
         if self.examples not in (0, sum(self.split)):
             raise BadInputError(
                 f"Scenario '{self.id}': the shares must add up to the global batch. "
-                f"Received: {self.split} for {self.examples} examples."
+                f"Received: {self.split} for {count_things(self.examples, 'example')}."
             )
 
     @property

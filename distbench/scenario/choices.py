@@ -10,6 +10,7 @@ from typing import Literal
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, count_things, make_unknown_name_error
 from distbench.limits import check_seed, check_timeout
+from distbench.spelling import spell, spell_given
 
 Tier = Literal["exact", "bounded", "free"]
 TIERS: tuple[Tier, ...] = ("exact", "bounded", "free")
@@ -86,18 +87,21 @@ def check_path(name: str) -> None:
 def check_restore_after(after: int, restore_from: str | None, steps: int) -> None:
     """Raise BadInputError for steps before a restore that there cannot be."""
     if after < 0:
-        raise BadInputError(f"restore_after must be 0 or more. Received: {after}.")
+        raise BadInputError(
+            f"{spell('restore_after')} must be 0 or more. Received: {after}."
+        )
     if after and not restore_from:
         raise BadInputError(
             f"There is nothing to restore after {count_things(after, 'step')}. "
-            "Expected restore_from, "
-            "the cluster that trains first and saves."
+            f"Expected {spell('restore_from')}, the cluster that trains first and "
+            "saves."
         )
     if after and after == steps:
         # From the same data both come to the same state, and none would be missed.
         raise BadInputError(
             f"Both clusters would train {count_things(steps, 'step')} before the "
-            "restore. Expected another number in restore_after than in steps."
+            f"restore. Expected another number in {spell('restore_after')} than in "
+            f"{spell('steps')}."
         )
 
 
@@ -105,20 +109,23 @@ def check_loss_weight(weight: float) -> None:
     """Raise BadInputError for a weight that leaves nothing of a loss."""
     if not 0 < weight < math.inf:
         raise BadInputError(
-            f"loss_weight must be a positive, finite number. Received: {weight}."
+            f"{spell('loss_weight')} must be a positive, finite number. "
+            f"Received: {weight}."
         )
 
 
 def check_in_flight(in_flight: int, *specs: ClusterSpec) -> None:
     """Raise BadInputError for steps in flight where there cannot be any."""
     if in_flight < 1:
-        raise BadInputError(f"in_flight must be 1 or more. Received: {in_flight}.")
+        raise BadInputError(
+            f"{spell('in_flight')} must be 1 or more. Received: {in_flight}."
+        )
     for spec in specs:
         if in_flight > 1 and spec.kind != "ps":
             raise BadInputError(
                 f"Cluster '{spec}' has no steps in flight: its replicas take every "
                 f"step together. Expected a cluster ps:W+P. "
-                f"Received: in_flight={in_flight}."
+                f"Received: {spell_given('in_flight', in_flight)}."
             )
 
 
@@ -127,10 +134,10 @@ def check_numbers(
 ) -> None:
     """Raise BadInputError for settings that no scenario can have."""
     if steps < 1:
-        raise BadInputError(f"steps must be 1 or more. Received: {steps}.")
+        raise BadInputError(f"{spell('steps')} must be 1 or more. Received: {steps}.")
     check_seed(seed)
     check_timeout(timeout_s)
     if dtype not in DTYPES:
-        raise make_unknown_name_error("dtype", dtype, DTYPES)
+        raise make_unknown_name_error(spell("dtype"), dtype, DTYPES)
     if keras is not None and keras not in KERAS_VERSIONS:
-        raise make_unknown_name_error("keras", keras, KERAS_VERSIONS)
+        raise make_unknown_name_error(spell("keras"), keras, KERAS_VERSIONS)

@@ -195,14 +195,26 @@ def _find_file(text: str, place: Path, folder: Path) -> Path:
 
 
 def _suggest_attribute(place: str, folder: Path) -> str:
-    """What the file defines on its top level, read and not run."""
-    path = folder / place
-    if not place.endswith(".py") or not path.is_file():
-        return ""
+    """What the file that may be meant defines on its top level, read and not run."""
+    file, name = _find_meant(place, folder)
     try:
-        body = ast.parse(path.read_bytes()).body
-    except (SyntaxError, ValueError):
+        body = ast.parse((folder / file).read_bytes()).body if file else []
+    except (OSError, SyntaxError, ValueError):
         return ""
     names = [n.name for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
-    public = [f"'{place}:{name}'" for name in names if not name.startswith("_")]
+    if name in names:
+        return f" Did you mean '{file}:{name}'?"
+    public = [f"'{file}:{name}'" for name in names if not name.startswith("_")]
     return f" Did you mean one of {', '.join(public[:5])}?" if public else ""
+
+
+def _find_meant(place: str, folder: Path) -> tuple[str, str]:
+    """The file that a target without a colon may mean, and the name in it."""
+    if place.endswith(".py"):
+        return place, ""
+    whole, dot, name = place.rpartition(".")
+    for module, attribute in ((place, ""), (whole, name if dot else "")):
+        file = f"{module.replace('.', '/')}.py"
+        if _DOTTED.fullmatch(module) and (folder / file).is_file():
+            return file, attribute
+    return "", ""

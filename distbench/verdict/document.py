@@ -62,9 +62,14 @@ def verdict_from_json(text: str) -> Verdict:
         if isinstance(error, BadInputError):
             raise
         raise BadInputError(
-            f"This is not a verdict ({type(error).__name__}: {error}). Expected the "
-            "JSON that 'distbench check --json FILE' writes."
+            f"This is not a verdict: {_say_why(error)}. Expected the JSON that "
+            "'distbench check --json FILE' writes."
         ) from error
+
+
+def _say_why(error: Exception) -> str:
+    """What is wrong with a document, without Python's name for it."""
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _describe_run(run: Run, details: bool) -> dict[str, Any]:

@@ -238,6 +238,19 @@ def make_no_optimizer():
     return "adam"
 
 
+def make_with_rate(rate):
+    return legacy.SGD(rate)
+
+
+class Plain:
+    """Nothing that a train program has."""
+
+
+class WithLists(Program):
+    def data(self, step):
+        return [[0.0, 1.0], [2.0, 3.0]]
+
+
 def make_program():
     return Program()
 

@@ -188,6 +188,12 @@ def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
         ("make_no_optimizer", "returned no optimizer.*a compiled Keras model.*'str'"),
         ("make_model_without_data", r"a Keras model, which needs data\(step\)"),
         ("make_program", "is a train program.*name the program itself as the target"),
+        (
+            "make_with_rate",
+            r"takes \(rate\)\..*return make_with_rate\(\.\.\.\)\.",
+        ),
+        ("Plain", "no optimizer.*'Plain', which as a train program lacks build, repl"),
+        ("WithLists", r"the shapes \[\(\).*as a structure: use np\.array"),
         ("WithoutVariables", "Train program 'WithoutVariables' lacks variables"),
         ("VariableNames", r"variables\(\) of 'VariableNames' must list.*type 'str'"),
         ("VariablesAsProperty", "lacks variables.*Make a method of variables"),

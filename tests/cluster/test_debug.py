@@ -80,6 +80,15 @@ def test_a_share_is_shown_once_beside_the_whole_batch(subject: str) -> None:
 
 
 @pytest.mark.nightly
+def test_after_the_step_no_code_of_the_users_is_promised(subject: str) -> None:
+    words = ("-c", "mirrored:2", "--variable", "kernel", "--phase", "variable")
+    code, text = debug("c\n", subject, *words)
+    assert code == 0, text
+    assert "The step is over: none of its code follows, 'c' goes on." in text
+    assert "steps into your code" not in text
+
+
+@pytest.mark.nightly
 def test_a_value_that_does_not_come_by_is_bad_usage(subject: str) -> None:
     code, text = debug("", subject, "--variable", "nothing", "-c", "mirrored:2")
     assert code == 2

@@ -79,7 +79,10 @@ def test_what_is_given_becomes_an_option_of_its_type(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"cluster": None}, "clusters must be a list, each element a text"),
+        (
+            {"cluster": None},
+            "cluster must be a text or a list of texts",
+        ),
         ({"steps": 2.5}, "steps must be a whole number or None. Received: 2.5"),
         ({"steps": True}, "steps must be a whole number or None. Received: True"),
         ({"jit": "off"}, "jit must be True or False or None. Received: 'off'"),
@@ -88,6 +91,10 @@ def test_what_is_given_becomes_an_option_of_its_type(
         ({"timeout_s": "3"}, "timeout_s must be a number or None. Received: '3'"),
         ({"timeout": 3}, "Did you mean 'timeout_s'?"),
         ({"clusters": ("one",)}, "Did you mean 'cluster'?"),
+        ({"cluster": 3}, "cluster must be a text or a list of texts. Received: 3"),
+        ({"tier": ["exact", 3]}, "tier must be a text or a list of texts. Received: ["),
+        ({"cluster": ()}, "cluster must name at least one"),
+        ({"in_flight": 8}, "Received: in_flight=8."),
     ],
     ids=str,
 )

@@ -81,7 +81,7 @@ def test_limits_are_options(call, capsys, file: Path) -> None:
     assert call("history", "--last", "7", "--least", "6") == 2
     told = capsys.readouterr().err
     assert "last 8 nights or more must be looked at" in told
-    assert "6 before them (least)" in told
+    assert "6 before them (--least)" in told
     for wrong in ("some", "5", "95,5", "0,101"):
         assert call("history", "--flaky", wrong) == 2
         told = capsys.readouterr().err

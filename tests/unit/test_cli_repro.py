@@ -60,8 +60,8 @@ def test_a_failed_check_tells_how_to_get_its_script(
     ("content", "words"),
     [
         ("{", "not a verdict"),
-        ("[]", "not a verdict (TypeError: an object was due, and not list)"),
-        ("{}", "not a verdict (TypeError: it has no 'schema')"),
+        ("[]", "not a verdict: an object was due, and not list."),
+        ("{}", "not a verdict: it has no 'schema'."),
         (b"\xff\xfe\x00", "cannot be read"),
         ('{"schema": "distbench/verdict/2"}', "of another schema"),
         (None, "No such file"),

@@ -19,7 +19,7 @@ def test_help_names_every_option_of_the_contract(call, capsys) -> None:
 
 
 def test_explain_prints_the_whole_explanation(call, capsys) -> None:
-    assert call("explain", "mean-of-means") == 0
+    assert call("explain", "Mean-Of-Means") == 0
     shown = capsys.readouterr().out
     for part in ("Mathematics", "Typically wrong", "Right", "To confirm", "To fix"):
         assert part in shown

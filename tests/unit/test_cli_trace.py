@@ -106,9 +106,11 @@ def test_a_narrow_terminal_shows_less_numbers_and_whole_names() -> None:
     [
         (("--phase", "gradient"), "Phase 'gradient' is not known"),
         (("--variable", "bias"), "Variable 'bias' is not known"),
-        (("--step", 99), "no value that was asked for"),
+        (("--step", 99), "has no step 99. Expected one of the steps -1 to 2."),
+        (("--replica", 7), "has no replica 7. Expected one of the replicas 0 to 1."),
+        (("--step", -1, "--phase", "loss"), "no value of all that was asked for"),
     ],
-    ids=["phase", "variable", "step"],
+    ids=["phase", "variable", "step", "replica", "together"],
 )
 def test_bad_usage_is_2(two: Path, words: tuple[str, ...], said: str) -> None:
     done = call("show", two, *words)
@@ -124,6 +126,9 @@ def test_a_name_that_ends_several_paths_is_refused(tmp_path: Path) -> None:
     assert call("diff", folder, tmp_path / "none").exit_code == 2
     assert call("diff", folder, folder, "--narrow", "float8").exit_code == 2
     done = call("diff", folder, folder, "--step", 7)
+    assert done.exit_code == 2
+    assert "has no step 7. Expected one of the steps -1 to 2." in done.output
+    done = call("diff", folder, folder, "--step", -1, "--phase", "loss")
     assert done.exit_code == 2
     assert "nothing in common" in done.output
 

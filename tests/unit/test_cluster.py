@@ -43,8 +43,6 @@ def test_a_valid_spec_is_read_and_printed_back(
         "",
         "two",
         "mwms",
-        "mwms:0",
-        "mwms:-1",
         "mwms:2x",
         "ps:2",
         "one:1",
@@ -52,11 +50,29 @@ def test_a_valid_spec_is_read_and_printed_back(
         "mwms:2@",
         "mwms: 2",
         "mirrored:1.5",
-        "mwms:99999",
     ],
 )
 def test_anything_else_is_refused_with_the_grammar_and_the_nearest(text: str) -> None:
     with pytest.raises(BadInputError, match=r"mwms:WxR.*Did you mean '\S+'"):
+        ClusterSpec.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("mirrored:100000", "100000"),
+        ("mwms:0", "0"),
+        ("mwms:99999", "99999"),
+        ("mwms:2x0@gpu", "0"),
+        ("mirrored:-1", "-1"),
+        ("ps:0+1", "0"),
+        ("ps:all+00", "00"),
+        (f"mwms:{'9' * 5000}", "9" * 5000),
+    ],
+)
+def test_a_number_that_cannot_be_is_told_by_itself(text: str, number: str) -> None:
+    expected = f"a number must be from 1 to 9999, or 'all'. Received: {number}."
+    with pytest.raises(BadInputError, match=re.escape(expected)):
         ClusterSpec.parse(text)
 
 
@@ -66,6 +82,8 @@ def test_anything_else_is_refused_with_the_grammar_and_the_nearest(text: str) ->
         ("mwms:2X2@GPU", "mwms:2x2@gpu"),
         ("mwms:2X2@cpu", "mwms:2x2@gpu"),
         ("mwm:3", "mwms:3"),
+        ("mwms:x", "mwms:2"),
+        ("mwms:2x", "mwms:2x1"),
         ("MWMS:16", "mwms:16"),
         ("ps:3", "ps:3+1"),
         ("ps:3,2@cpu", "ps:3+2@cpu"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripted_group import Maker, ScriptedProcess, open_scripted, tick
 
-from distbench.launch.deadline import Deadline
+from distbench.launch.deadline import Deadline, Turn
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.watch import Look
 
@@ -69,3 +69,12 @@ def test_a_task_that_computes_is_waited_for(
         group.call("train", {}, deadline=deadline)
     assert caught.value.kind == "timeout"
     assert least <= clock() - began <= most
+
+
+@pytest.mark.parametrize(
+    ("spent", "left"), [(12.152, "7.8 s"), (19.054, "0.95 s"), (0.152, "19.8 s")]
+)
+def test_what_was_left_is_told_to_a_tenth(spent: float, left: str) -> None:
+    times = iter([0.0, *[spent] * 9])
+    turn = Turn(Deadline(20.0, clock=lambda: next(times)))
+    assert str(turn) == f"20 s, of which {left} were left for it"

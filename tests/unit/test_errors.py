@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from distbench.errors import count_things, find_advice
+from distbench.errors import count_things, find_advice, make_unknown_name_error
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,22 @@ def test_what_a_machine_lacks_comes_with_advice(error: Exception, advice: str) -
 )
 def test_other_failures_are_none_of_the_machines(error: Exception) -> None:
     assert not find_advice(error)
+
+
+@pytest.mark.parametrize(
+    ("received", "section", "told"),
+    [
+        (
+            "nope",
+            "",
+            "one of layer0/kernel, layer1/kernel, layer2/kernel, layer3/kernel, "
+            "16 others.",
+        ),
+        ("nope", "codes", "one of 20 names (see 'distbench list codes')."),
+        ("layer7/kernle", "", "one of layer7/kernel, "),
+    ],
+)
+def test_of_many_names_some_are_told(received: str, section: str, told: str) -> None:
+    names = [f"layer{number}/kernel" for number in range(20)]
+    error = make_unknown_name_error("Variable", received, names, section=section)
+    assert told in str(error)

@@ -10,6 +10,7 @@ from verdict_samples import make_run, make_verdict
 
 from distbench.history.suite import TestOutcome, make_suite_verdict
 from distbench.verdict import Status
+from distbench.verdict.document import verdict_to_json
 
 pytest_plugins = ["pytester"]
 
@@ -232,10 +233,10 @@ def test_tests_that_are_only_listed_leave_earlier_verdicts_alone(
     suite: pytest.Pytester,
 ) -> None:
     earlier = suite.path / "v.json"
-    earlier.write_text("earlier")
+    earlier.write_text(text := verdict_to_json(make_verdict(make_run())))
     result = run_suite(suite, MANY, "--collect-only", f"--distbench-json={earlier}")
     assert result.ret == pytest.ExitCode.OK
-    assert earlier.read_text() == "earlier"
+    assert earlier.read_text() == text
     result.stdout.no_fnmatch_line("distbench: *")
 
 
@@ -244,7 +245,7 @@ def test_tests_that_are_only_listed_leave_earlier_verdicts_alone(
     [
         ("--distbench-tensorboard=", "--distbench-tensorboard: it is empty"),
         ("--distbench-engine=rai", "Engine 'rai' is not known"),
-        ("--distbench-timeout=0", "timeout_s must be"),
+        ("--distbench-timeout=0", "--distbench-timeout must be"),
     ],
 )
 def test_an_option_that_no_check_takes_is_refused_at_once(

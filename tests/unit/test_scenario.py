@@ -105,6 +105,8 @@ def test_an_open_cluster_has_no_shards_yet() -> None:
         ({"restore_after": 1}, "nothing to restore after 1 step."),
         ({"restore_from": "one", "restore_after": 3}, "would train 3 steps before"),
         ({"split": (1, 2, 3)}, "3 shares, 2 replicas"),
+        ({"split": (8,)}, "1 share, 2 replicas"),
+        ({"split": (8, 1), "examples": 1}, "(8, 1) for 1 example."),
         ({"split": (9, -1)}, "must not be negative"),
         ({"split": (0, 0)}, "one must be positive"),
         ({"split": (5, 3), "examples": 9}, "add up"),

@@ -70,7 +70,10 @@ def test_a_file_is_made_absolute_and_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("train", "names no attribute"),
+        ("train", r"no attribute.*Did you mean one of 'train.py:make', "),
+        ("train.make", r"no attribute.*Did you mean 'train.py:make'\?"),
+        ("train.mke", r"Did you mean one of 'train.py:make', "),
+        ("a.train.make", r"names no attribute.*Expected .*:attribute'\.$"),
         ("train.py", r"Did you mean one of 'train.py:make', 'train.py:Program'\?"),
         ("", "names no attribute"),
         (":", "no name of an attribute"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, count_things
 from distbench.evidence import Tier
 from distbench.scenario import scenario_from_json
 from distbench.trace import INITIAL, Recorded, Trace
@@ -91,8 +91,9 @@ class TrainingJobs:
         if list(sizes.first) != payload["shards"]:
             raise BadInputError(
                 f"data(0) of '{scenario.target}' must return the same batch in every "
-                f"process. Expected {sum(payload['shards'])} examples, as on one "
-                f"device. Received: {sum(sizes.first)}."
+                "process. Expected "
+                f"{count_things(sum(payload['shards']), 'example')}, as on one device. "
+                f"Received: {sum(sizes.first)}."
             )
         self.take_names(payload)
         faulty = FaultySteps(session, scenario.injected)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, count_things
 from distbench.scenario import Scenario
 from distbench.split import split_alike, split_unevenly
 from distbench.worker.families import describe_control, find_counter
@@ -154,8 +154,9 @@ class Program:
             return first if sum(first) == examples else split_alike(first, examples)
         if scenario.split and sum(scenario.split) != examples:
             raise BadInputError(
-                f"The split of '{self.name}' must add up to the {examples} examples of "
-                f"data(0). Received: {', '.join(map(str, scenario.split))}, which is "
+                f"The split of '{self.name}' must add up to the "
+                f"{count_things(examples, 'example')} of data(0). Received: "
+                f"{', '.join(map(str, scenario.split))}, which is "
                 f"{sum(scenario.split)}."
             )
         return scenario.split or split_unevenly(examples, replicas)
@@ -226,8 +227,11 @@ def count_batch(batch: Any) -> int:
         shapes = [str(array.shape) for array in arrays]
         if len(shapes) > _SHAPES_SHOWN:
             shapes[_SHAPES_SHOWN:] = ["..."]
+        hint = " Lists are taken as a structure: use np.array."
+        is_listed = sum(isinstance(x, bool | int | float | str) for x in leaves) > 1
         raise BadInputError(
             f"{wanted}. Received, as arrays, the shapes [{', '.join(shapes)}]."
+            f"{hint if is_listed else ''}"
         )
     return lengths.pop()
 

@@ -1,4 +1,4 @@
-"""What the methods of a train program are called with."""
+"""What factories, and the methods of a train program, are called with."""
 
 from __future__ import annotations
 
@@ -34,19 +34,41 @@ def check_arguments(subject: Any, name: str) -> None:
         BadInputError: One takes fewer or more arguments.
     """
     for method, given in _CALLED_WITH.items():
-        own = getattr(subject, method, None)
-        try:
-            signature = inspect.signature(own) if callable(own) else None
-        except (TypeError, ValueError):  # not written in Python
-            continue
-        if signature is None:
-            continue
-        try:
-            signature.bind(*given)
-        except TypeError as error:
+        signature = _find_misfit(getattr(subject, method, None), *given)
+        if signature is not None:
             batch = " Take a batch of several parts apart in it: x, y = batch."
             raise BadInputError(
                 f"Train program '{name}': {method} is called as "
                 f"{method}({', '.join(given)}). Received: a method that is "
                 f"{method}{signature}.{batch if method == 'replica_step' else ''}"
-            ) from error
+            )
+
+
+def check_factory(factory: Any, name: str) -> None:
+    """See that a callable can be called without arguments.
+
+    Raises:
+        BadInputError: It needs some.
+    """
+    signature = _find_misfit(factory)
+    if signature is not None:
+        called = getattr(factory, "__name__", "")
+        # A lambda has a name that nobody can write.
+        example = f": def make(): return {called}(...)" if called.isidentifier() else ""
+        raise BadInputError(
+            f"Factory '{name}' is called without arguments. Received: one that takes "
+            f"{signature}. Check a function that gives them{example}."
+        )
+
+
+def _find_misfit(function: Any, *given: str) -> inspect.Signature | None:
+    """What a callable takes, where that is not what it is called with."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # none, or not written in Python
+        return None
+    try:
+        signature.bind(*given)
+    except TypeError:
+        return signature
+    return None

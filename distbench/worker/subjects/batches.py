@@ -44,8 +44,8 @@ class Batches:
             if not count_batch(batch):
                 raise BadInputError(
                     f"data({step}) of '{self._name}' must return at least one example. "
-                    "Received: arrays without any. Ask for fewer steps with --steps, "
-                    "or give it more examples."
+                    "Received: arrays without any. Ask for fewer steps, or give it "
+                    "more examples."
                 )
             self._drawn[step] = tf.nest.map_structure(np.asarray, batch)
         return self._drawn[step]

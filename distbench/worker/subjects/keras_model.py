@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from distbench.cluster import ClusterSpec
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, count_things
 from distbench.scenario import Scenario
 from distbench.worker.families import describe_control, name_family
 from distbench.worker.families.controls import make_control
@@ -213,8 +213,8 @@ class KerasModelProgram(Program):
         if not kept:
             raise BadInputError(
                 f"data({step}) of '{self.name}' must return at least one example per "
-                f"replica. Expected: {self._even} or more. Received: {examples}. With "
-                "--split a replica may get none."
+                f"replica. Expected: {self._even} or more. Received: {examples}. Where "
+                "a split is asked for, a replica may get none."
             )
         return tf.nest.map_structure(lambda array: array[:kept], batch)
 
@@ -237,9 +237,10 @@ class KerasModelProgram(Program):
         )
         if not step and scenario.split not in ((), shards):
             raise BadInputError(
-                f"Scenario '{scenario.id}': Keras splits {examples} examples over "
-                f"{replicas} replicas itself. Expected the split {shards}. Received: "
-                f"{scenario.split}."
+                f"Scenario '{scenario.id}': Keras splits "
+                f"{count_things(examples, 'example')} over "
+                f"{count_things(replicas, 'replica')} itself. Expected the split "
+                f"{shards}. Received: {scenario.split}."
             )
         return shards
 

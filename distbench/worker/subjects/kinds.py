@@ -12,6 +12,7 @@ from distbench.scenario.choices import MODEL, PIPELINE, PROGRAM, WORKLOADS
 from distbench.worker.families import name_family
 from distbench.worker.process.failures import blame_subject
 from distbench.worker.stepping.program import METHODS, Program, name_subject
+from distbench.worker.subjects.arguments import check_factory
 from distbench.worker.subjects.fit_steps import name_keras
 from distbench.worker.subjects.keras_model import KerasModelProgram
 from distbench.worker.subjects.optimizer_program import OptimizerProgram
@@ -65,6 +66,7 @@ def recognise_subject(subject: Any) -> Kind:
             f"a train program with the methods {', '.join(METHODS)} and data(step). "
             f"Received: an object of type '{type(subject).__name__}'."
         )
+    check_factory(subject, name_subject(subject))
     if find_data(subject) is None:
         return "optimizer"
     with blame_subject("build"):

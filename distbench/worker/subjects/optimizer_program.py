@@ -59,7 +59,8 @@ class OptimizerProgram(Program):
             raise BadInputError(
                 f"Factory '{self.name}' returned no optimizer. "
                 f"Expected one of {', '.join(KNOWN_BASES.values())}, or a compiled "
-                f"Keras model. Received: {_describe_made(self._optimizer)}."
+                f"Keras model. Received: "
+                f"{_describe_made(self._optimizer, self._factory)}."
             )
         family = find_family(self._optimizer)
         if self._path_name not in family.paths:
@@ -146,7 +147,7 @@ class OptimizerProgram(Program):
         )
 
 
-def _describe_made(made: Any) -> str:
+def _describe_made(made: Any, factory: Any) -> str:
     """What a factory returned in the place of an optimizer, and what it may be for."""
     if name_keras(made) is not None:
         return (
@@ -155,7 +156,7 @@ def _describe_made(made: Any) -> str:
         )
     described = f"an object of type '{type(made).__name__}'"
     missing = [name for name in METHODS if not callable(getattr(made, name, None))]
-    if len(missing) == len(METHODS):
+    if len(missing) == len(METHODS) and type(made) is not factory:
         return described
     if not missing:
         return (

@@ -76,7 +76,7 @@ class PipelineProgram(UserProgram):
             raise BadInputError(
                 f"The pipeline of '{self.name}' must give a batch for every step. "
                 f"Expected: a batch for step {step}. Received: an epoch of "
-                f"{len(self._given)} batches. Ask for so many with --steps, or give it "
-                "more examples."
+                f"{len(self._given)} batches. Ask for so many steps, or give it more "
+                "examples."
             )
         return self._given[step]

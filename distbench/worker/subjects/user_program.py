@@ -48,7 +48,7 @@ class UserProgram(Program):
             raise BadInputError(
                 f"Train program '{self.name}' does something in before_step(step), and "
                 "there is nothing between steps in flight. Expected: a program without "
-                "it, or one step at a time (in_flight=1)."
+                "it, or one step at a time."
             )
 
     @property

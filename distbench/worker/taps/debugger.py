@@ -130,13 +130,18 @@ class Debugger:
             frame = _find_frame(sys._getframe(1))
             tap = self._make_tap(*here, _read(tensor), tensor, call=point.call)
             if self._is_new(tap, point.call):
-                self._open(tap, frame)
+                self._open(tap, frame, "'s' steps into your code, 'c' goes on.")
 
     def look(self, key: TraceKey, value: Value) -> None:
         """Look at state that a step left."""
         if self._is_meant(key.phase, key.variable, key.replica):
             here = (key.phase, key.variable, key.replica)
-            self._open(self._make_tap(*here, value), sys._getframe(1))
+            tap = self._make_tap(*here, value)
+            self._open(
+                tap,
+                sys._getframe(1),
+                "The step is over: none of its code follows, 'c' goes on.",
+            )
 
     def _is_new(self, tap: Tap, call: int) -> bool:
         """Whether it is no value that was shown, on its way past another tap."""
@@ -179,16 +184,13 @@ class Debugger:
             tensor=tensor,
         )
 
-    def _open(self, tap: Tap, frame: FrameType) -> None:
+    def _open(self, tap: Tap, frame: FrameType, keys: str) -> None:
         self.stops += 1
         if self._prompt is None:
             self._prompt = _Prompt(self._streams.enter_context(_connect(self._address)))
         # A name of the builtins is found from every frame.
         setattr(builtins, NAME, tap)
-        self._prompt.open(
-            frame,
-            f"{tap!r}\nIt is '{NAME}' here. 's' steps into your code, 'c' goes on.",
-        )
+        self._prompt.open(frame, f"{tap!r}\nIt is '{NAME}' here. {keys}")
 
 
 class _Prompt(pdb.Pdb):
