@@ -208,7 +208,11 @@ def _leave_open(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
 
 def _leave_updated(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
     """What follows from gradients, where an update makes the others of all examples."""
-    if follows_updates(evidence) and is_grouped_throughout(evidence, noise):
+    if (
+        follows_updates(evidence)
+        and is_grouped_throughout(evidence, noise)
+        and not makes_whole_exchanged(evidence, noise)
+    ):
         yield _leave_first(evidence, note=UPDATED_BETWEEN)
 
 

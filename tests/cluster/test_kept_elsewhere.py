@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from one_run import check_one
 
 import distbench
@@ -48,6 +49,18 @@ def test_it_is_wrong(name: str, variable: str) -> None:
     assert (first.code, first.variable) == ("statistics-not-synchronized", variable)
 
 
+def test_a_table_is_state_as_well() -> None:
+    """Of a process, so that replicas of one would look up what others have inserted."""
+    (run,) = distbench.check(f"{_PROGRAMS}:Tabled", "mwms:2").runs
+    assert (run.status, run.message) == ("pass", "")
+
+
+@LONG
+def test_what_a_table_leads_hides_no_mistake() -> None:
+    (run,) = distbench.check(f"{_PROGRAMS}:TabledOwnMean", "mwms:2").runs
+    assert run.findings[0].code == "loss-not-scaled"
+
+
 def test_a_step_that_is_run_again_has_what_it_had() -> None:
     inner = SimpleNamespace(best=9.0, seen=deque([1], maxlen=3), parts={"a": {2}})
     shared = inner.seen
@@ -85,11 +98,14 @@ def test_a_step_that_is_run_again_has_what_it_had() -> None:
 
 
 def test_what_is_no_plain_value_is_left_as_it_is() -> None:
-    root = SimpleNamespace(model=None, data=np.zeros(10_000), text="a")
+    module = tf.Module()
+    module.built = False
+    root = SimpleNamespace(model=None, data=np.zeros(10_000), text="a", module=module)
     between = Between(root)
     with between.begin(0):
-        root.model, root.text = object(), "b"
+        root.model, root.text, module.built = object(), "b", True
         root.data[0] = 1.0
     model = root.model
     with between.begin(0):
         assert (root.model, root.text, root.data[0]) == (model, "a", 1.0)
+        assert module.built

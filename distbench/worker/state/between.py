@@ -7,15 +7,21 @@ import random
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from distbench.worker.state.components import is_variable
 from distbench.worker.state.reachable import get_attributes, walk
 
 _FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 _NUMBERS = (str, bytes, int, float, complex, bool, type(None), np.generic)
+_TABLES = (
+    tf.lookup.experimental.MutableHashTable,
+    tf.lookup.experimental.DenseHashTable,
+)
 _LARGE = 4096
 """So many elements are data, which no step changes."""
 _FIRST = "", 0
@@ -29,9 +35,9 @@ class Between:
     """Puts back what a program keeps in Python, where a step is run once more.
 
     The least loss so far, or how many steps it has not fallen for, say: numbers and
-    small arrays, containers of these, and generators of random numbers, that the
-    program or an object of a class of the user's has. Variables are the business of
-    others.
+    small arrays, containers of these, generators of random numbers and lookup tables,
+    that the program or an object of a class of the user's has. Variables are the
+    business of others.
 
     Args:
         root: The program.
@@ -42,6 +48,11 @@ class Between:
         self._kept: dict[tuple[str, int], _Held] = {}
         self._tier = ""
         self._next = 0
+
+    @cached_property
+    def has_tables(self) -> bool:
+        """Whether the program has tables that its steps may change."""
+        return any(isinstance(i, _TABLES) for i in walk(self._root, _list_children))
 
     def turn_to(self, tier: str, *, anew: bool = False) -> None:
         """Say to which steps those that are begun from now on belong.
@@ -80,6 +91,8 @@ def _read(item: Any) -> Any:
         return item.bit_generator.state
     if isinstance(item, random.Random):
         return item.getstate()
+    if isinstance(item, _TABLES):
+        return [part.numpy() for part in item.export()]
     held = _find_held(item)
     return {name: value for name, value in held.items() if _is_plain(value)}
 
@@ -89,13 +102,25 @@ def _write(item: Any, values: Any) -> None:
         item.bit_generator.state = values
     elif isinstance(item, random.Random):
         item.setstate(values)
+    elif isinstance(item, _TABLES):
+        keys, _ = item.export()
+        item.remove(keys)
+        item.insert(*values)
     else:
         for name, value in values.items():
             _put(_find_held(item), name, value)
 
 
 def _find_held(item: Any) -> dict[str, Any]:
-    return item if isinstance(item, dict) else get_attributes(item)
+    if isinstance(item, dict):
+        return item
+    return get_attributes(item) if _is_users(item) else {}
+
+
+def _is_users(item: Any) -> bool:
+    """Whether it is no object of a framework, which has its own way with its own."""
+    modules = {kind.__module__.partition(".")[0] for kind in type(item).__mro__}
+    return not (is_variable(item) or modules & {*_FRAMEWORKS})
 
 
 def _is_plain(value: Any, depth: int = 8) -> bool:
@@ -137,7 +162,4 @@ def _list_children(item: Any) -> list[Any]:
         return list(item.values())
     if isinstance(item, (list, tuple)):
         return list(item)
-    modules = {kind.__module__.partition(".")[0] for kind in type(item).__mro__}
-    if is_variable(item) or modules & {*_FRAMEWORKS}:
-        return []
-    return list(get_attributes(item).values())
+    return list(_find_held(item).values())

@@ -58,8 +58,10 @@ class UserProgram(Program):
 
     def before_step(self, step: int) -> None:
         """Call the user's, if there is one."""
-        if self.acts_between_steps:
-            with self._between.begin(step):
+        if not (self.acts_between_steps or self._between.has_tables):
+            return
+        with self._between.begin(step):
+            if self.acts_between_steps:
                 self._subject.before_step(step)
 
     def turn_to(self, tier: str, *, anew: bool = False) -> None:

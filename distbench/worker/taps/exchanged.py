@@ -224,7 +224,7 @@ class Exchanged:
             return value
         one = self._kept[place]
         _write(one.taken, value)
-        return tf.ensure_shape(one.given.read_value(), one.shape)
+        return _put_in(tf.ensure_shape(one.given.read_value(), one.shape), value)
 
     def _make_collective(
         self, call: inspect.BoundArguments, value: Any, *, is_rows: bool
@@ -239,6 +239,21 @@ class Exchanged:
             axis=0 if is_rows else call.arguments.get("axis"),
             of_gradient=is_made_of([value], self._board.seen.list_results()),
         )
+
+
+def _put_in(given: Any, value: Any) -> Any:
+    """Something else in the place of a value, to which gradients flow as they did.
+
+    The gradient of a collective is one as well, and is given what was kept of it.
+    """
+    if not (given.dtype.is_floating and given.shape.is_compatible_with(value.shape)):
+        return given
+
+    def pass_back(value: Any) -> tuple[Any, Any]:
+        del value
+        return given, lambda upstream: upstream
+
+    return tf.custom_gradient(pass_back)(value)
 
 
 def _write(sink: Any, value: Any) -> None:
