@@ -15,6 +15,7 @@ import numpy as np
 
 from distbench.compare.paired import Array, Paired
 from distbench.evidence import Inside
+from distbench.trace.drawing import is_drawing
 from distbench.trace.intermediates import Made
 
 _ADDING = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
@@ -25,6 +26,9 @@ _SCALING = frozenset(
 )
 """Ops that make a multiple of a term, if all else that they take is alike on all."""
 
+
+_PARTS = ("same", "sum", "rows")
+"""How replicas have to do with one device where they have what they should."""
 
 InFull = Literal["", "examples", "variables"]
 
@@ -103,11 +107,36 @@ def find_astray(inside: Inside, step: int) -> tuple[Astray, ...]:
                 seen.add(parent)
                 waiting.append(parent)
     # A mean of the own examples that is a term of the loss may be meant, and averaged.
+    drawn = _list_drawn(graph)
+    found = {name: None for name in found if name not in drawn}
     bent = [name for name in found if terms[name] is None]
     kept = set(bent or found)
     return tuple(
         _describe(graph, name, terms[name]) for name in graph.made if name in kept
     )
+
+
+def _list_drawn(graph: Paired) -> set[str]:
+    """What random numbers of its own lead a device to, or to which it draws them.
+
+    Where replicas draw others than one device they are not astray by that; nor by how
+    many they draw.
+    """
+    drawn = {
+        name
+        for name, made in graph.made.items()
+        if is_drawing(made.op) and graph.relate(name) not in _PARTS
+    }
+    for name, made in graph.made.items():
+        if drawn & {*made.parents}:
+            drawn.add(name)
+    sizes = {
+        name
+        for name in graph.made
+        if (children := graph.children[name])
+        and all(is_drawing(graph.made[child].op) for child in children)
+    }
+    return drawn | sizes
 
 
 def starts_right(inside: Inside, step: int) -> bool:

@@ -15,6 +15,8 @@ from distbench.diagnose.context import Context, Hypothesis
 
 NEEDED = 0.9
 """Share of the residual that a cause must explain to be named."""
+_NEEDED_OF_CHANCE = 0.8
+"""The same where random numbers scatter what is right, and the rest is no more."""
 _LEAST_NUMBERS = 4
 """Wrong numbers without which a cause has to explain all, and nine tenths do not do. Of
 two, one direction in 16 comes as near to any cause's, of three one in 200, of four one
@@ -116,6 +118,8 @@ def _rate_hypothesis(
     shares: list[float] = []
     full = True
     count = len(context.cases)
+    draws = context.evidence.reference.notes.get("draws")
+    needed = _NEEDED_OF_CHANCE if draws else NEEDED
     for number, case in enumerate(context.cases):
         if not full and (sum(shares) + count - number) < least * count:
             return None
@@ -127,7 +131,7 @@ def _rate_hypothesis(
         share = _measure_share(case, predicted, wholes[number])
         shares.append(share)
         full = full and (
-            share == 1.0 or (share >= NEEDED and context.matches(case, predicted))
+            share == 1.0 or (share >= needed and context.matches(case, predicted))
         )
     confidence = float(np.mean(shares)) if shares else 0.0
     is_chance = _measure_chance(shares, numbers, hypothesis.choices) >= _MOST_CHANCE

@@ -187,9 +187,13 @@ def _find_lack_of_proof(
             "that are not 0"
         )
     if hidden:
+        noise, advice = "noise of correct runs", "use fewer examples or a wider dtype"
+        if reading.evidence.reference.notes.get("draws"):
+            noise = "scatter of the random numbers that the step draws"
+            advice = "check it without these too (a dropout's rate of 0)"
         return Status.UNDECIDABLE, (
-            f"in {', '.join(hidden)} the noise of correct runs is as large as one lost "
-            "example or replica; use fewer examples or a wider dtype"
+            f"in {', '.join(hidden)} the {noise} is as large as one lost example or "
+            f"replica; {advice}"
         )
     return None
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from distbench.trace import OF_BATCH
+from distbench.trace.drawing import is_drawing
 from distbench.worker.process.sources import is_of
 from distbench.worker.state.graphs import list_ops
 from distbench.worker.taps.callers import find_caller, name_line
 
-_DRAWS = re.compile(
-    r"Random(?!.*(Get|Seed|Dataset|Queue))|Multinomial|TruncatedNormal"
-    r"|^Stateful(StandardNormal|Uniform)|^StatelessShuffle$"
-)
-"""Types of the ops that draw; not of those that make a key or move a generator on."""
 _SIZES = ("Shape", "ShapeN", "Size")
 _FEW = 16
 """A constant with more numbers is no part of a seed."""
@@ -36,7 +31,7 @@ def find_draws(graph: Any) -> dict[str, str]:
 
 def list_drawn(graph: Any) -> list[Any]:
     """The random numbers of a graph."""
-    drawing = (op for op in graph.get_operations() if _DRAWS.search(op.type))
+    drawing = (op for op in graph.get_operations() if is_drawing(op.type))
     return [tensor for op in drawing for tensor in op.outputs]
 
 
@@ -56,7 +51,7 @@ def find_seeds(graph: Any) -> dict[str, list[str]]:
 
 def _find_place(op: Any) -> tuple[str, str]:
     """The line of whoever draws by an op, and its file; empty of what does not draw."""
-    if not _DRAWS.search(op.type):
+    if not is_drawing(op.type):
         return "", ""
     caller = find_caller(op)
     return ("", "") if caller is None else (name_line(caller), caller.filename)
@@ -67,7 +62,7 @@ def find_seeding(graph: Any) -> frozenset[int]:
     return frozenset(
         id(outer)
         for op in list_ops(graph)
-        if _DRAWS.search(op.type)
+        if is_drawing(op.type)
         for source in _list_seeds(op)
         for outer in _list_outside(source)
         if outer.dtype == tf.resource

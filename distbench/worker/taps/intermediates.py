@@ -42,7 +42,8 @@ class Intermediates:
         devices: Those of this task's replicas, in their order.
 
     Attributes:
-        made: Where each value is made, in the order in which they are.
+        made: Where each value is made, in the order in which they are, whether it is a
+            number that can be kept or only leads to one.
     """
 
     def __init__(self, devices: Sequence[str] = ()) -> None:
@@ -76,7 +77,7 @@ class Intermediates:
                 aliases.setdefault(source.name, []).append(alias)
         for one in found:
             tensor = one.tensor
-            if not _can_be_kept(tensor):
+            if tensor.op.type == "Const":
                 continue
             name = names[tensor.name]
             if name not in self.made:
@@ -93,7 +94,8 @@ class Intermediates:
                     is_loss=any(tensor is target for target in traced),
                     trains=trains,
                 )
-            keep(name, tensor)
+            if _can_be_kept(tensor):
+                keep(name, tensor)
 
     def _is_of_replica(self, local: int, op: Any) -> bool | None:
         """Whether a replica of this task has an op; None of what is given to any.
@@ -216,8 +218,7 @@ def _tell_place(op: Any) -> dict[str, str]:
 def _can_be_kept(tensor: Any) -> bool:
     is_number = tensor.dtype.is_floating or tensor.dtype.is_integer
     count = tensor.shape.num_elements()
-    is_known = tensor.op.type == "Const"
-    return is_number and not is_known and (count is None or count <= _LARGEST)
+    return is_number and (count is None or count <= _LARGEST)
 
 
 def _find_place(device: str) -> tuple[Any, Any, Any]:
