@@ -7,9 +7,9 @@ alone, and begins where all that a value is made of is still right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from distbench.trace.intermediates import Made
 
 _ADDING = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
 """Ops that put several terms together."""
+_PLUS = frozenset({"Add", "AddV2", "Sub"})
 _SCALING = frozenset(
     {"Cast", "ExpandDims", "Identity", "IdentityN", "Mean", "Mul", "Neg", "RealDiv"}
     | {"Reshape", "Squeeze", "StridedSlice", "Sum"}
@@ -30,7 +31,7 @@ _SCALING = frozenset(
 _PARTS = ("same", "sum", "rows")
 """How replicas have to do with one device where they have what they should."""
 
-InFull = Literal["", "examples", "variables"]
+InFull = Literal["", "examples", "variables", "numbers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +52,8 @@ class Astray:
         term: Of a term of the loss, what all replicas add up to, times what one device
             has; None of what is no term, or one that is 0.
         in_full: Whether it adds to each replica's part what all have alike: `examples`
-            if that is made of examples, else `variables`; empty where it does not.
+            if that is made of examples, else `variables`, or mere `numbers` if all of
+            that is added up over the replicas; empty where it does not.
     """
 
     made: Made
@@ -208,7 +210,7 @@ def _describe(graph: Paired, name: str, term: str | None) -> Astray:
         is_mean=_is_mean(graph, name, whole, parts),
         is_averaged=_is_averaged(graph, name, parts),
         term=None if term is None else _measure_term(graph, term),
-        in_full=_find_full(graph, name),
+        in_full=_find_full(graph, name) or _find_numbers(graph, name, parts),
         of_one=None if is_own or not ones else ones[0],
     )
 
@@ -254,13 +256,29 @@ def _is_mean(graph: Paired, name: str, whole: Array, parts: Sequence[Array]) -> 
     return graph.make_near(name, whole, parts)(np.asarray(mean), whole)
 
 
+def _find_numbers(graph: Paired, name: str, parts: Sequence[Array]) -> InFull:
+    """Whether each adds a constant to its addend of a sum over all replicas."""
+    made = graph.made[name]
+    is_added = made.op in _PLUS and any(p not in graph.made for p in made.parents)
+    related = {graph.relate(parent) for parent in graph.list_parents(name)}
+    is_summed = is_added and related == {"sum"} and _become(graph, name, parts, np.sum)
+    return "numbers" if is_summed else ""
+
+
 def _is_averaged(graph: Paired, name: str, parts: Sequence[Array]) -> bool:
     """Whether something that is made of it is the plain mean of all replicas'."""
+    return _become(graph, name, parts, np.mean)
+
+
+def _become(
+    graph: Paired, name: str, parts: Sequence[Array], join: Callable[..., Any]
+) -> bool:
+    """Whether replicas make of what they have what it comes to together."""
     if any(part.shape != parts[0].shape for part in parts):
         return False
-    mean = np.asarray(np.mean(parts, axis=0, dtype=np.float64))
-    near = graph.make_near(name, mean, parts)
-    if near(parts[0], mean):
+    joined = np.asarray(join(parts, axis=0, dtype=np.float64))
+    near = graph.make_near(name, joined, parts)
+    if near(parts[0], joined):
         return False
     waiting, seen = [name], {name}
     while waiting:
@@ -270,7 +288,7 @@ def _is_averaged(graph: Paired, name: str, parts: Sequence[Array]) -> bool:
             seen.add(child)
             waiting.append(child)
             found = graph.list_parts(child)
-            if found and all(near(part, mean) for part in found):
+            if found and all(near(part, joined) for part in found):
                 return True
     return False
 

@@ -82,10 +82,16 @@ def _tell_values(one: Astray) -> str:
         told = f"{at}replicas have {own} there, one device {float(whole[place]):.6g}"
     if one.of_one is not None:
         return f"{told}: all have what the examples of replica {one.of_one} alone give"
-    if one.is_alike:
+    if one.is_alike and not one.is_own:
         times = find_times([one])
         ratio = "" if times is None else f", {times:.6g} times as much"
         return f"{told}{ratio}; all have the same, so look at what they exchange"
+    if one.in_full == "numbers":
+        count = len(parts)
+        return (
+            f"{told}: each adds the same number before the sum, which has it {count} "
+            "times so; add it once, behind the sum"
+        )
     if one.in_full:
         return f"{told}: each adds in full what is the same on all"
     ending = ", and they go on with the plain mean of that" if one.is_averaged else ""
@@ -99,8 +105,13 @@ def _tell_values(one: Astray) -> str:
 
 
 def _find_worst(whole: Array, parts: Sequence[Array]) -> tuple[np.intp, ...]:
-    errors = [np.abs(np.asarray(part, np.float64) - whole) for part in parts]
-    return np.unravel_index(int(np.argmax(np.max(errors, axis=0))), whole.shape)
+    """Where addends miss the sum by most, or else a replica what one device has."""
+    values = [np.asarray(part, np.float64) for part in parts]
+    each = np.max([np.abs(value - whole) for value in values], axis=0)
+    summed = np.abs(np.sum(values, axis=0) - whole)
+    are_addends = len(parts) > 1 and 0 < np.sum(summed) < np.sum(each)
+    worst = np.argmax(summed if are_addends else each)
+    return np.unravel_index(int(worst), whole.shape)
 
 
 def find_times(found: Sequence[Astray]) -> float | None:

@@ -39,7 +39,7 @@ def _find_code(found: Sequence[Astray], replicas: int) -> str:
     that of all, or about that if each is divided by N. What every replica adds in full
     is a penalty where it is made of variables alone.
     """
-    if all(one.in_full for one in found):
+    if all(one.in_full in ("examples", "variables") for one in found):
         is_penalty = all(one.in_full == "variables" for one in found)
         return "regularizer-not-scaled" if is_penalty else "loss-not-scaled"
     if all(one.is_averaged and one.is_mean for one in found):
