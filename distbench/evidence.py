@@ -187,6 +187,8 @@ class Traits:
             run or later, by what a message calls it: state, or what the step decides.
             Nothing that was compared says how it does, or what comes next.
         late_steps: How many steps show both.
+        ahead: Steps after these in which a comparison in the user's code turns, since
+            a count of steps reaches a number, by its line.
     """
 
     loss_reduction: Literal["sum", "mean"] | None = "sum"
@@ -203,6 +205,7 @@ class Traits:
     other_start: bool = False
     late: Mapping[str, int] = field(default_factory=dict)
     late_steps: int = 0
+    ahead: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,10 @@ LARGER = 1024.0
 """As many times larger losses have gradients that any clip in use limits."""
 
 
+_BEYOND = 3
+"""Steps that show what a change leads to."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Further:
     """Something that a run has not seen.
@@ -44,7 +48,7 @@ def list_further(
     evidence = next(iter(seen.evidence.values()), None)  # alike in all tiers
     if evidence is None:
         return []
-    finders = (_find_late, _find_larger, _find_overflow)
+    finders = (_find_late, _find_ahead, _find_larger, _find_overflow)
     found = (find(scenario, evidence.subject, options) for find in finders)
     return [further for further in found if further is not None]
 
@@ -70,6 +74,21 @@ def _find_late(
         scenario=replace(scenario, steps=steps) if options.steps is None else None,
         seen=f"{what}, so {steps} steps were taken in place of {scenario.steps}",
         counts=True,
+    )
+
+
+def _find_ahead(
+    scenario: Scenario, traits: Traits, options: CheckOptions
+) -> Further | None:
+    """Steps that are too far away to take them unasked."""
+    del options
+    ahead = {n: step for n, step in traits.ahead.items() if step >= scenario.steps}
+    if not ahead:
+        return None
+    first = min(ahead, key=lambda name: ahead[name])
+    return Further(
+        unseen=f"note: {first} changes in step {ahead[first]}, and no step from there "
+        f"on was taken; --steps {ahead[first] + _BEYOND} shows what comes then"
     )
 
 

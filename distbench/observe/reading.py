@@ -101,6 +101,7 @@ def read_evidence(
             other_start=scenario.spec.computes_elsewhere,
             late=answer["late"],
             late_steps=answer["late_steps"],
+            ahead=answer["ahead"],
         ),
         examples=examples,
     )

@@ -107,6 +107,43 @@ class NeverCopied(CopiedHalf):
             super().before_step(step)
 
 
+class Below(Copied):
+    """Its rate changes in a step that is far away, as a comparison turns there."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.sgd.iterations  # noqa: B018  # is made when it is asked for
+
+    def before_step(self, step):
+        pass
+
+    def find_share(self, taken):
+        return tf.where(tf.less(taken, 40), 1.0, 0.5)
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((tf.matmul(batch, self.weight) - 1.0) ** 2) / 80
+        gradient = tape.gradient(loss, self.weight)
+        share = self.find_share(self.sgd.iterations)
+        self.sgd.apply_gradients([(share * gradient, self.weight)])
+        return loss
+
+
+class Above(Below):
+    def find_share(self, taken):
+        return tf.where(taken > 40, 0.5, 1.0)
+
+
+class Once(Below):
+    def find_share(self, taken):
+        return tf.where(tf.equal(taken, 40), 0.5, 1.0)
+
+
+class Warm(Below):
+    def find_share(self, taken):
+        return tf.minimum(tf.cast(taken, tf.float32) / 40.0, 1.0)
+
+
 class Warming:
     """Halves its steps from the fifth one on, by a condition in an inner function."""
 

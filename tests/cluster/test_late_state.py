@@ -11,6 +11,7 @@ from one_run import check_one
 import distbench
 from distbench.verdict import Run
 
+LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 _PROGRAMS = Path(__file__).with_name("late_programs.py")
 
 
@@ -51,6 +52,19 @@ def test_what_would_show_that_is_said_where_steps_are_asked_for() -> None:
     run = check("make_mean_by_replicas", workload="linear", steps=3)
     assert (run.status, run.setup["steps"]) == ("pass", 3)
     assert "the last one of this run; 5 steps show what comes next" in run.message
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("Above", 41),
+        *(pytest.param(name, 40, marks=LONG) for name in ("Below", "Once", "Warm")),
+    ],
+)
+def test_a_comparison_that_turns_far_away_is_told(name: str, step: int) -> None:
+    run = check_one(f"{_PROGRAMS}:{name}")
+    assert run.status == "pass"
+    assert f"changes in step {step}, and no step from there on" in run.message
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,18 @@ def test_steps_that_were_asked_for_are_those_that_are_taken(
     assert further.unseen == f"note: 'w/slow' first changes in step {step}, {words}"
 
 
+def test_what_turns_too_far_away_is_told() -> None:
+    seen = see(ahead={"what loop.py:9 decides": 90, "what loop.py:7 decides": 40})
+    (further,) = list_further(_SCENARIO, seen, CheckOptions())
+    assert further.scenario is None
+    assert further.unseen == (
+        "note: what loop.py:7 decides changes in step 40, and no step from there on "
+        "was taken; --steps 43 shows what comes then"
+    )
+    longer = replace(_SCENARIO, steps=91)
+    assert not list_further(longer, seen, CheckOptions(steps=91))
+
+
 def test_losses_are_larger_where_larger_gradients_are_limited() -> None:
     (further,) = list_further(_SCENARIO, see(limits=True), CheckOptions())
     assert further.scenario == replace(_SCENARIO, loss_weight=1024.0)

@@ -149,6 +149,7 @@ class ReferenceJobs:
             "guards": guards,
             "late": dict(late.first),
             "late_steps": late.steps,
+            "ahead": dict(late.ahead),
         }
 
     def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ That is state, and what a step decides: another rule than before, from some step
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,10 +41,13 @@ class Late:
             has no data.
         steps: How many are to be taken, so that something follows each of them, and
             what is done again is done again; 0 where nothing is late.
+        ahead: Steps after all that one device took in which a comparison of the user's
+            own turns, by what a message calls it.
     """
 
     first: Mapping[str, int] = field(default_factory=dict)
     steps: int = 0
+    ahead: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,7 +107,7 @@ def find_late(reference: Reference) -> Late:
     reference.session.restore_state(reference.initial)
     before = _look(reference, reference.list_written(), decisions)
     seen = {key: _Changes() for key in before}
-    taken = 0
+    taken, gaps = 0, []
     while taken < LOOKS_AHEAD and (wanted := _list_wanted(seen, steps)):
         try:
             reference.run_whole(taken, reference.draw(taken), by)
@@ -122,8 +125,10 @@ def find_late(reference: Reference) -> Late:
             else:
                 seen[key].add(taken, before[key], after[key])
         before = after
+        gaps.append(decisions.read_gaps())
         taken += 1
-    return _sum_up(seen, steps, taken, decisions)
+    late = _sum_up(seen, steps, taken, decisions)
+    return replace(late, ahead=decisions.foresee(gaps))
 
 
 def _list_wanted(seen: Mapping[_Key, _Changes], steps: int) -> list[_Key]:

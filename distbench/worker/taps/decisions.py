@@ -7,8 +7,9 @@ another rule, and no step before shows it.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +23,7 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import (
 )
 
 from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.process.sources import is_own_file
 from distbench.worker.state.components import read_component
 from distbench.worker.state.graphs import list_ops
 from distbench.worker.taps.callers import find_caller, name_line
@@ -30,7 +32,14 @@ from distbench.worker.taps.sinks import create_sink, keep_from_xla
 _CONDITIONS = re.compile("^(Less|Greater|Equal|NotEqual|Is|All$|Any$|Cast$)")
 """Types of the ops that make conditions; others join them, or pass them on."""
 _LIMITS = ("Minimum", "Maximum")
+_STRICT = ("Greater", "LessEqual")
+"""Types whose answer is another one past the step in which both sides are equal."""
+_EQUAL = ("Equal", "NotEqual")
+_COMPARING = (*_STRICT, *_EQUAL, "Less", "GreaterEqual", *_LIMITS)
 _STAIRS = ("Floor", "FloorDiv", "Ceil", "Rint", "Round")
+_ENOUGH = 4
+"""From so many steps on a pace that does not change is no chance."""
+_ALIKE = 1e-3
 _LOOPS = (WhileBodyFuncGraph, WhileCondFuncGraph)
 """What a loop decides it decides many times in a step."""
 
@@ -50,6 +59,7 @@ class Decisions:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._sinks: list[Any] = []
+        self._gaps: dict[int, tuple[str, Any]] = {}
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -80,6 +90,28 @@ class Decisions:
         named = enumerate(zip(self.lines, self._sinks, strict=True))
         return {(line, place): read_component(sink) for place, (line, sink) in named}
 
+    def read_gaps(self) -> dict[int, float]:
+        """How far apart the two sides of the user's own comparisons were last."""
+        return {n: float(read_component(sink)) for n, (_, sink) in self._gaps.items()}
+
+    def foresee(self, gaps: Sequence[Mapping[int, float]]) -> dict[str, int]:
+        """In which steps comparisons will turn out otherwise, by their lines.
+
+        Known of those whose sides approach each other by as much in each step, as a
+        count of steps does a number.
+
+        Args:
+            gaps: What `read_gaps` gave after each step, from the first one on.
+        """
+        found: dict[str, int] = {}
+        for number, (kind, _) in self._gaps.items():
+            apart = np.array([gap[number] for gap in gaps])
+            step = _find_turn(kind, apart)
+            if step is not None:
+                line = self.lines[number]
+                found[line] = min(step, found.get(line, step))
+        return found
+
     def _see(
         self,
         _type: Any,
@@ -101,6 +133,8 @@ class Decisions:
             decided = tf.less(*op.inputs) if is_limit else op.outputs[0]
             value = tf.reshape(tf.cast(decided, tf.float64), [])
             sink.assign(value, read_value=False)
+            if op.type in _COMPARING and _is_users(op):
+                self._gaps[len(self._sinks)] = op.type, _keep_gap(op)
         self._sinks.append(sink)
         self.lines.append(_name_line(op))
 
@@ -108,6 +142,35 @@ class Decisions:
 def _name_line(op: Any) -> str:
     caller = find_caller(op)
     return f"what {name_line(caller) if caller else 'TensorFlow'} decides"
+
+
+def _is_users(op: Any) -> bool:
+    caller = find_caller(op)
+    return caller is not None and is_own_file(caller.filename)
+
+
+def _keep_gap(op: Any) -> Any:
+    sink = create_sink(tf.float64, "/device:CPU:0")
+    left, right = (tf.reshape(tf.cast(side, tf.float64), []) for side in op.inputs)
+    sink.assign(left - right, read_value=False)
+    return sink
+
+
+def _find_turn(kind: str, apart: np.ndarray) -> int | None:
+    """The step in which a comparison turns, if that goes on as it went so far."""
+    if len(apart) < _ENOUGH or not np.all(np.isfinite(apart)):
+        return None
+    changes = np.diff(apart)
+    pace = changes[0]
+    if pace == 0 or not np.allclose(changes, pace, rtol=_ALIKE, atol=0):
+        return None
+    meets = -apart[0] / pace
+    if meets < len(apart):
+        return None  # it has turned, or goes away from there
+    if kind in _EQUAL:
+        return round(meets) if abs(meets - round(meets)) < _ALIKE else None
+    near = round(meets) if abs(meets - round(meets)) < _ALIKE else meets
+    return math.floor(near) + 1 if kind in _STRICT else math.ceil(near)
 
 
 def _decides(op: Any) -> bool:
