@@ -94,24 +94,35 @@ def find_counts(evidence: Evidence) -> frozenset[str]:
     return find_unled(evidence) & numbers
 
 
-def _find_set_numbers(evidence: Evidence) -> frozenset[str]:
-    """Numbers of the rule that are the same after each replica's own gradients alone.
+def find_led_numbers(evidence: Evidence) -> frozenset[str]:
+    """Numbers of the rule that are others after each replica's own gradients alone.
 
     Only where one device was fed with these, which is so if some state does not follow.
     """
     apart = evidence.fed.apart
     if apart is None:
         return frozenset()
-    numbers = {
-        info.path
-        for info in evidence.reference.variables
-        if info.role == "slot" and not (info.of or info.shape)
-    }
-    led = {
+    numbers = _list_numbers(evidence)
+    return frozenset(
         key.variable
         for key, _ in evidence.reference.select(phase="slot", replica=WHOLE)
         if key.variable in numbers
         and key.step != INITIAL
         and _has_part(apart, evidence.reference, key)
-    }
-    return frozenset(numbers) - led - frozenset(evidence.subject.undetermined)
+    )
+
+
+def _find_set_numbers(evidence: Evidence) -> frozenset[str]:
+    """Those that are the same, whatever the gradients; see `find_led_numbers`."""
+    if evidence.fed.apart is None:
+        return frozenset()
+    others = find_led_numbers(evidence) | {*evidence.subject.undetermined}
+    return _list_numbers(evidence) - others
+
+
+def _list_numbers(evidence: Evidence) -> frozenset[str]:
+    return frozenset(
+        info.path
+        for info in evidence.reference.variables
+        if info.role == "slot" and is_number(info)
+    )

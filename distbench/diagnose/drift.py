@@ -84,6 +84,12 @@ def name_sums_apart(context: Context, cause: Explained) -> Explained:
         "each replica makes something else of the gradients of all, as one does who "
         "goes by something of its own gradients or examples, so the copies go apart"
     )
+    if all(_has_other_length(context, case) for case in cause.cases):
+        words = (
+            "each replica takes the right sum times a number of its own, as one does "
+            "who goes by its own loss or a norm of its own gradient, so the copies go "
+            "apart"
+        )
     return replace(cause, code="replicas-diverged", detail=words)
 
 

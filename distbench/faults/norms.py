@@ -11,7 +11,11 @@ from distbench.unusual.by_hand import (
     TrustRatioBehindMomentum,
     TrustRatioByHand,
 )
-from distbench.unusual.reducing import DividedByNormOfShards, DividedByNormOfSum
+from distbench.unusual.reducing import (
+    DividedByNormOfShards,
+    DividedByNormOfSum,
+    SkippedByNormOfSum,
+)
 
 _AGAIN = "double-reduction"
 _LIKE = "ByteDance-Seed/VeOmni#184"
@@ -23,6 +27,23 @@ class NormOfSumAddedUp(DividedByNormOfSum):
 
     def measure(self, own, total):
         return tf.sqrt(all_reduce("sum", super().measure(own, total) ** 2))
+
+
+@fault(
+    "replicas-diverged",
+    "reduced_gradient",
+    TRAINED,
+    like="deepspeedai/DeepSpeed#490",
+    clusters=("mirrored:2", "mwms:2"),
+)
+class SkippedByOwnNorm(SkippedByNormOfSum):
+    """Each replica leaves a step out whose own gradient is too long."""
+
+    longest = 0.85
+
+    def measure(self, own, total):
+        del total
+        return tf.linalg.global_norm(own)
 
 
 @fault(_AGAIN, "variable", TRAINED, like=_LIKE, clusters=WIDE)

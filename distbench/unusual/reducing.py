@@ -289,6 +289,19 @@ class DividedByNormOfSum(OwnReduction):
 
 
 @unusual()
+class SkippedByNormOfSum(DividedByNormOfSum):
+    """A step whose gradient is too long is left out, by the norm of the sum."""
+
+    longest = 1.05
+
+    def reduce(self, gradients):
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        total = OwnReduction.reduce(self, own)
+        is_taken = self.measure(own, total) < self.longest
+        return [tf.where(is_taken, gradient, 0.0) for gradient in total]
+
+
+@unusual()
 class DividedByNormOfShards(DividedByNormOfSum):
     """Each replica squares a share of the rows; all of them square the bias."""
 

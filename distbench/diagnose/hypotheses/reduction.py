@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_alike, fit_common_ratio
+from distbench.compare.ratio import SAME, are_alike, fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, take_numbers
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import add_weighted
@@ -69,10 +69,17 @@ def _predict_rest(context: Context) -> dict[int, Array]:
     for number, case in context.list_cases():
         seen = context.evidence.observed.get_replicas(case.key)
         values = [take_rows(value, case) for value in seen]
+        if all(_is_multiple(case, value) for value in values):
+            continue  # the right sum, times a number of each one's own
         if any(np.any(value != values[0]) for value in values[1:]):
             others = [v for r, v in enumerate(values) if r != case.key.replica]
             predicted[number] = case.expected - np.sum(others, axis=0)
     return predicted
+
+
+def _is_multiple(case: Pair, value: Array) -> bool:
+    fit = fit_ratio(value, case.expected)
+    return value.size > 1 and fit is not None and fit.residual_share <= SAME
 
 
 def name_missing_sum(context: Context) -> str:

@@ -24,6 +24,7 @@ from distbench.diagnose.hypotheses import (
     cut_short,
     decay,
     decay_in_sums,
+    decided,
     denominator,
     exchanged,
     followed,
@@ -73,6 +74,7 @@ CAUSES: tuple[Explain, ...] = (
     nonfinite.explain_by_nonfinite,
     overflow.explain_by_omission,
     overflow.explain_by_own_skip,
+    decided.explain_by_own_decision,
     combined.explain_by_own_combination,
     # A program that is run on a shard alone brings its whole penalty, so that a wrong
     # share of the penalty looks like a wrong share of the loss: the narrower first. The

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.leading import is_number
+from distbench.compare.leading import find_led_numbers, is_number
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base
@@ -296,10 +296,12 @@ def explain_by_number(context: Context) -> Iterator[Hypothesis]:
     """A number that the rule is given is another one, the same on all replicas."""
     if context.phase != "slot" or are_some(context) or _differ_by_replica(context):
         return
+    led = find_led_numbers(context.evidence)
     predicted = {
         number: case.observed
         for number, case in context.list_cases()
         if is_number(context.infos[case.key.variable])
+        and case.key.variable not in led
         and not is_applied_to_some(context, case.key.step)
     }
     if predicted:
