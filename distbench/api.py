@@ -62,9 +62,10 @@ def check(
     Raises:
         BadInputError: The subject or an option cannot be used; names the thing.
     """
-    known = {_name(field.name) for field in fields(CheckOptions)}
+    known = {field.name for field in fields(CheckOptions)} - {"clusters", "paths"}
     for name in options.keys() - known:
-        raise make_unknown_name_error("Option", name, sorted(known))
+        names = {*map(_name, known), "cluster", "path"}
+        raise make_unknown_name_error("Option", name, sorted(names))
     if workload is not None:
         options["workloads"] = list_texts("workload", workload)
     if tier is not None:
