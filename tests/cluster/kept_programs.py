@@ -143,14 +143,14 @@ class Tabled(Centred):
 
     def build(self, strategy):
         super().build(strategy)
+        self.sgd.iterations  # noqa: B018  # is made when it is asked for
         self.seen = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
 
     def replica_step(self, batch):
         kinds = tf.cast(batch[:, 0] > 0.0, tf.int64)
         counts = tf.math.bincount(tf.cast(kinds, tf.int32), minlength=2, maxlength=2)
-        total = tf.distribute.get_replica_context().all_reduce(SUM, counts)
         known = tf.range(2, dtype=tf.int64)
-        seen = self.seen.lookup(known) + tf.cast(total, tf.float32)
+        seen = self.seen.lookup(known) + tf.cast(self.count(counts), tf.float32)
         self.seen.insert(known, seen)
         with tf.GradientTape() as tape:
             errors = (batch @ self.weight - 1.0)[:, 0] ** 2
@@ -158,6 +158,9 @@ class Tabled(Centred):
         gradient = tape.gradient(loss, self.weight)
         self.sgd.apply_gradients([(gradient, self.weight)])
         return loss
+
+    def count(self, counts):
+        return tf.distribute.get_replica_context().all_reduce(SUM, counts)
 
     def share(self, losses):
         return tf.reduce_sum(losses) / EXAMPLES

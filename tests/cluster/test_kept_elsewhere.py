@@ -62,7 +62,9 @@ def test_what_a_table_leads_hides_no_mistake() -> None:
 
 
 def test_a_step_that_is_run_again_has_what_it_had() -> None:
-    inner = SimpleNamespace(best=9.0, seen=deque([1], maxlen=3), parts={"a": {2}})
+    inner = SimpleNamespace(
+        in_step=0, best=9.0, seen=deque([1], maxlen=3), parts={"a": {2}}
+    )
     shared = inner.seen
     chance = [np.random.default_rng(1), random.Random(1)]
     root = SimpleNamespace(
@@ -78,6 +80,7 @@ def test_a_step_that_is_run_again_has_what_it_had() -> None:
             root.few[step] += 1
             root.text = f"{root.text}{step}"
             drawn.append([generator.random() for generator in chance])
+        inner.in_step = inner.in_step + 1
         return inner.best, [*inner.seen], inner.parts["a"], [*root.few], root.text
 
     drawn: list[list[float]] = []
@@ -85,16 +88,19 @@ def test_a_step_that_is_run_again_has_what_it_had() -> None:
     first = [run(0), run(0), run(1)]
     assert first[0] == (8.0, [1, 0], {2, 10}, [1, 0], "None0")
     assert first[1] == first[0]
+    assert inner.in_step == 2  # the steps themselves change it as well
     assert first[2] == (7.0, [1, 0, 1], {2, 10, 11}, [1, 1], "None01")
     assert inner.seen is shared
     assert drawn[0] == drawn[1] != drawn[2]
     # A tier goes on from its own steps, and leaves those of the others.
     between.turn_to("free", anew=True)
     assert run(0) == first[0]
-    inner.best = 100.0
-    assert run(1) == first[2]
+    inner.best = 100.0  # as the step itself leaves it
+    assert run(1)[0] == 99.0
     between.turn_to("bounded")
     assert [run(1), run(0)] == [first[2], first[0]]
+    between.turn_to("free")
+    assert [run(1)[0], run(0)] == [99.0, first[0]]
 
 
 def test_what_is_no_plain_value_is_left_as_it_is() -> None:

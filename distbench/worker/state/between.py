@@ -48,6 +48,9 @@ class Between:
         self._kept: dict[tuple[str, int], _Held] = {}
         self._tier = ""
         self._next = 0
+        self._left: tuple[str, int] | None = None
+        """The step before which what there is now has to be, if nothing came between:
+        the one after the last that was run for the first time."""
 
     @cached_property
     def has_tables(self) -> bool:
@@ -68,14 +71,15 @@ class Between:
     @contextmanager
     def begin(self, step: int) -> Iterator[None]:
         """Inside, a program does what it does between two steps, from what it kept."""
-        if step == 0:
-            self._put_back(self._kept.setdefault(_FIRST, self._take()))
-        else:
-            self._put_back(self._kept.get((self._tier, step), []))
+        left = self._left or (None if self._kept else _FIRST)
+        if left is not None:
+            self._kept[left] = self._take()
+        self._left = None
+        self._put_back(self._kept.get((self._tier, step) if step else _FIRST, []))
         yield
         if step == self._next:
             self._next = step + 1
-            self._kept[self._tier, self._next] = self._take()
+            self._left = self._tier, self._next
 
     def _take(self) -> _Held:
         items = walk(self._root, _list_children)
@@ -159,7 +163,7 @@ def _put(held: dict[str, Any], name: str, value: Any) -> None:
 
 def _list_children(item: Any) -> list[Any]:
     if isinstance(item, Mapping):
-        return list(item.values())
+        return list(item.values()) if len(item) < _LARGE else []
     if isinstance(item, (list, tuple)):
-        return list(item)
+        return list(item) if len(item) < _LARGE else []
     return list(_find_held(item).values())
