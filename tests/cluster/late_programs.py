@@ -134,6 +134,20 @@ class Above(Below):
         return tf.where(taken > 40, 0.5, 1.0)
 
 
+class Countdown(Below):
+    def find_share(self, taken):
+        return tf.where(40 - taken > 0, 1.0, 0.5)
+
+
+class Untaken(Below):
+    """A comparison in a branch that no step takes, and one of texts."""
+
+    def find_share(self, taken):
+        is_late = tf.equal(tf.strings.as_string(taken), "1000")
+        far = lambda: tf.where(tf.reduce_sum(self.weight) > 0.1, 1.0, 0.5)  # noqa: E731
+        return tf.cond(is_late, far, lambda: tf.where(tf.less(taken, 40), 1.0, 0.5))
+
+
 class Once(Below):
     def find_share(self, taken):
         return tf.where(tf.equal(taken, 40), 0.5, 1.0)

@@ -58,6 +58,8 @@ def test_what_would_show_that_is_said_where_steps_are_asked_for() -> None:
     ("name", "step"),
     [
         ("Above", 41),
+        ("Untaken", 40),
+        ("Countdown", 40),
         *(pytest.param(name, 40, marks=LONG) for name in ("Below", "Once", "Warm")),
     ],
 )

@@ -33,7 +33,7 @@ _CONDITIONS = re.compile("^(Less|Greater|Equal|NotEqual|Is|All$|Any$|Cast$)")
 """Types of the ops that make conditions; others join them, or pass them on."""
 _LIMITS = ("Minimum", "Maximum")
 _STRICT = ("Greater", "LessEqual")
-"""Types whose answer is another one past the step in which both sides are equal."""
+"""Types whose answer is that of "less" where both sides are equal."""
 _EQUAL = ("Equal", "NotEqual")
 _COMPARING = (*_STRICT, *_EQUAL, "Less", "GreaterEqual", *_LIMITS)
 _STAIRS = ("Floor", "FloorDiv", "Ceil", "Rint", "Round")
@@ -92,7 +92,8 @@ class Decisions:
 
     def read_gaps(self) -> dict[int, float]:
         """How far apart the two sides of the user's own comparisons were last."""
-        return {n: float(read_component(sink)) for n, (_, sink) in self._gaps.items()}
+        read = ((n, read_component(sink)) for n, (_, sink) in self._gaps.items())
+        return {n: float(gap) for n, gap in read if gap.size}  # of those it came to
 
     def foresee(self, gaps: Sequence[Mapping[int, float]]) -> dict[str, int]:
         """In which steps comparisons will turn out otherwise, by their lines.
@@ -105,8 +106,10 @@ class Decisions:
         """
         found: dict[str, int] = {}
         for number, (kind, _) in self._gaps.items():
-            apart = np.array([gap[number] for gap in gaps])
-            step = _find_turn(kind, apart)
+            apart = [gap[number] for gap in gaps if number in gap]
+            step = (
+                _find_turn(kind, np.array(apart)) if len(apart) == len(gaps) else None
+            )
             if step is not None:
                 line = self.lines[number]
                 found[line] = min(step, found.get(line, step))
@@ -133,7 +136,7 @@ class Decisions:
             decided = tf.less(*op.inputs) if is_limit else op.outputs[0]
             value = tf.reshape(tf.cast(decided, tf.float64), [])
             sink.assign(value, read_value=False)
-            if op.type in _COMPARING and _is_users(op):
+            if op.type in _COMPARING and _is_users(op) and _has_numbers(op):
                 self._gaps[len(self._sinks)] = op.type, _keep_gap(op)
         self._sinks.append(sink)
         self.lines.append(_name_line(op))
@@ -147,6 +150,11 @@ def _name_line(op: Any) -> str:
 def _is_users(op: Any) -> bool:
     caller = find_caller(op)
     return caller is not None and is_own_file(caller.filename)
+
+
+def _has_numbers(op: Any) -> bool:
+    dtypes = [side.dtype for side in op.inputs]
+    return all(dtype.is_floating or dtype.is_integer for dtype in dtypes)
 
 
 def _keep_gap(op: Any) -> Any:
@@ -170,7 +178,9 @@ def _find_turn(kind: str, apart: np.ndarray) -> int | None:
     if kind in _EQUAL:
         return round(meets) if abs(meets - round(meets)) < _ALIKE else None
     near = round(meets) if abs(meets - round(meets)) < _ALIKE else meets
-    return math.floor(near) + 1 if kind in _STRICT else math.ceil(near)
+    # Of a falling gap the answer changes as both are equal where it says "greater".
+    is_past = (kind in _STRICT) == (pace > 0)
+    return math.floor(near) + 1 if is_past else math.ceil(near)
 
 
 def _decides(op: Any) -> bool:
