@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +20,29 @@ pytestmark = pytest.mark.cluster
 
 _PROGRAMS = Path(__file__).with_name("kept_programs.py")
 LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
+
+
+class Holder:
+    """An object of the user's."""
+
+    def __init__(self, **held):
+        vars(self).update(held)
+
+
+class Counting(tf.Module):
+    """A program may be a module."""
+
+    def __init__(self):
+        super().__init__(name="counting")
+        self.taken = tf.constant(0)
+        self.last = Seen(step=-1)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Replaced, and never changed."""
+
+    step: int
 
 
 @pytest.mark.parametrize("name", ["Centred", pytest.param("Drawing", marks=LONG)])
@@ -62,14 +85,10 @@ def test_what_a_table_leads_hides_no_mistake() -> None:
 
 
 def test_a_step_that_is_run_again_has_what_it_had() -> None:
-    inner = SimpleNamespace(
-        in_step=0, best=9.0, seen=deque([1], maxlen=3), parts={"a": {2}}
-    )
+    inner = Holder(in_step=0, best=9.0, seen=deque([1], maxlen=3), parts={"a": {2}})
     shared = inner.seen
     chance = [np.random.default_rng(1), random.Random(1)]
-    root = SimpleNamespace(
-        inner=[inner, object()], few=np.zeros(2), text=None, chance=chance
-    )
+    root = Holder(inner=[inner, object()], few=np.zeros(2), text=None, chance=chance)
     between = Between(root)
 
     def run(step: int) -> tuple[object, ...]:
@@ -103,10 +122,28 @@ def test_a_step_that_is_run_again_has_what_it_had() -> None:
     assert [run(1)[0], run(0)] == [99.0, first[0]]
 
 
+def test_modules_tensors_and_new_names_are_put_back() -> None:
+    program = Counting()
+    program.system = random.SystemRandom()
+    program.old = np.random.RandomState(1)
+    between = Between(program)
+
+    def run(step: int) -> tuple[object, ...]:
+        with between.begin(step):
+            program.taken = program.taken + 1
+            program.last = Seen(step)
+            program.made = getattr(program, "made", 0) + 1
+        return int(program.taken), program.last, program.made, program.old.rand()
+
+    first = [run(step) for step in range(3)]
+    assert [taken for taken, *_ in first] == [1, 2, 3]
+    assert [run(step) for step in range(3)] == first
+
+
 def test_what_is_no_plain_value_is_left_as_it_is() -> None:
     module = tf.Module()
     module.built = False
-    root = SimpleNamespace(model=None, data=np.zeros(10_000), text="a", module=module)
+    root = Holder(model=None, data=np.zeros(10_000), text="a", module=module)
     between = Between(root)
     with between.begin(0):
         root.model, root.text, module.built = object(), "b", True

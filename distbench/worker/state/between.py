@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from distbench.worker.process.sources import is_own_file
 from distbench.worker.state.components import is_variable
 from distbench.worker.state.reachable import get_attributes, walk
 
-_FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 _NUMBERS = (str, bytes, int, float, complex, bool, type(None), np.generic)
 _TABLES = (
     tf.lookup.experimental.MutableHashTable,
@@ -91,50 +92,94 @@ class Between:
 
 
 def _read(item: Any) -> Any:
-    if isinstance(item, np.random.Generator):
-        return item.bit_generator.state
-    if isinstance(item, random.Random):
-        return item.getstate()
-    if isinstance(item, _TABLES):
-        return [part.numpy() for part in item.export()]
+    """What is kept of an object; of a dictionary, or attributes, all names as well."""
+    for kinds, read, _ in _STATES:
+        if isinstance(item, kinds):
+            return read(item)
     held = _find_held(item)
-    return {name: value for name, value in held.items() if _is_plain(value)}
+    values = {n: v for n, v in held.items() if _is_plain(v) and not _is_set_by_tf(n)}
+    return {*held}, values
 
 
-def _write(item: Any, values: Any) -> None:
-    if isinstance(item, np.random.Generator):
-        item.bit_generator.state = values
-    elif isinstance(item, random.Random):
-        item.setstate(values)
-    elif isinstance(item, _TABLES):
-        keys, _ = item.export()
-        item.remove(keys)
-        item.insert(*values)
-    else:
-        for name, value in values.items():
-            _put(_find_held(item), name, value)
+def _write(item: Any, kept: Any) -> None:
+    for kinds, _, write in _STATES:
+        if isinstance(item, kinds):
+            write(item, kept)
+            return
+    held, (names, values) = _find_held(item), kept
+    new = [n for n in held if n not in names and not _is_set_by_tf(n)]
+    for name in [n for n in new if _is_plain(held[n])]:
+        del held[name]
+    for name, value in values.items():
+        _put(held, name, value)
+
+
+def _write_table(table: Any, kept: Any) -> None:
+    keys, _ = table.export()
+    table.remove(keys)
+    table.insert(*kept)
+
+
+_STATES: tuple[tuple[Any, Callable[[Any], Any], Callable[[Any, Any], None]], ...] = (
+    (
+        np.random.Generator,
+        lambda item: item.bit_generator.state,
+        lambda item, kept: setattr(item.bit_generator, "state", kept),
+    ),
+    (
+        np.random.RandomState,
+        lambda item: item.get_state(),
+        lambda item, kept: item.set_state(kept),
+    ),
+    # What the system draws has no state.
+    (random.SystemRandom, lambda _: None, lambda *_: None),
+    (
+        random.Random,
+        lambda item: item.getstate(),
+        lambda item, kept: item.setstate(kept),
+    ),
+    (_TABLES, lambda item: [part.numpy() for part in item.export()], _write_table),
+)
+"""Kinds of objects that have a state: how it is read, and how it is set."""
 
 
 def _find_held(item: Any) -> dict[str, Any]:
+    """A dictionary itself, or the attributes of an object of the user's own class.
+
+    Keras has its own way with its layers and optimizers.
+    """
     if isinstance(item, dict):
         return item
-    return get_attributes(item) if _is_users(item) else {}
+    bases = {kind.__module__.partition(".")[0] for kind in type(item).__mro__}
+    if is_variable(item) or bases & {"keras", "tf_keras"} or not _is_users(type(item)):
+        return {}
+    return get_attributes(item)
 
 
-def _is_users(item: Any) -> bool:
-    """Whether it is no object of a framework, which has its own way with its own."""
-    modules = {kind.__module__.partition(".")[0] for kind in type(item).__mro__}
-    return not (is_variable(item) or modules & {*_FRAMEWORKS})
+def _is_users(kind: type) -> bool:
+    # What was pickled by value says that it is of the main module.
+    module = sys.modules.get(kind.__module__)
+    is_main = module is None or kind.__module__ == "__main__"
+    return is_main or is_own_file(getattr(module, "__file__", None) or "")
+
+
+def _is_set_by_tf(name: Any) -> bool:
+    """Whether TensorFlow sets an attribute of that name on a `tf.Module`."""
+    return isinstance(name, str) and name.startswith(("_self_", "_name", "_scope_name"))
 
 
 def _is_plain(value: Any, depth: int = 8) -> bool:
     if isinstance(value, np.ndarray):
         return value.size < _LARGE and not value.dtype.hasobject
+    if isinstance(value, tf.__internal__.EagerTensor):
+        return bool(value.dtype.is_numpy_compatible and np.size(value) < _LARGE)
     parts: Iterable[Any] = ()
     if type(value) is dict:
         parts = [*value.keys(), *value.values()]
-    elif type(value) in (list, tuple, set, frozenset, deque):
+    elif isinstance(value, tuple) or type(value) in (list, set, frozenset, deque):
         parts = value
+    elif _is_frozen(value):
+        parts = list(get_attributes(value).values())
     elif not isinstance(value, _NUMBERS):
         return False
     return (
@@ -144,10 +189,16 @@ def _is_plain(value: Any, depth: int = 8) -> bool:
     )
 
 
+def _is_frozen(value: Any) -> bool:
+    """Whether it is a data class that is replaced, and does not change."""
+    settings = getattr(type(value), "__dataclass_params__", None)
+    return settings is not None and settings.frozen
+
+
 def _put(held: dict[str, Any], name: str, value: Any) -> None:
     """Set it, in place where others may hold it too."""
     current: Any = held.get(name)
-    if not _is_plain(current):
+    if name in held and not _is_plain(current):
         return  # by now it is something else, as a model is that was None
     if type(current) is not type(value):
         held[name] = value
@@ -157,6 +208,11 @@ def _put(held: dict[str, Any], name: str, value: Any) -> None:
     elif isinstance(current, (list, deque)):
         current.clear()
         current.extend(value)
+    elif isinstance(current, np.ndarray) and (current.shape, current.dtype) == (
+        value.shape,
+        value.dtype,
+    ):
+        current[...] = value
     else:
         held[name] = value
 
