@@ -88,7 +88,7 @@ def _find_ahead(
     first = min(ahead, key=lambda name: ahead[name])
     return Further(
         unseen=f"note: {first} changes in step {ahead[first]}, and no step from there "
-        f"on was taken; --steps {ahead[first] + _BEYOND} shows what comes then"
+        f"on was taken; {ahead[first] + _BEYOND} steps show what comes then"
     )
 
 

@@ -28,7 +28,6 @@ from distbench.checking.origin import (
 )
 from distbench.checking.plan import Planned, list_possible
 from distbench.checking.runs import (
-    clear_arrays,
     end_uncompared,
     make_run,
     tell_injury,
@@ -100,7 +99,7 @@ class Judging:
             BadInputError: The subject cannot be used.
         """
         with ExitStack() as shelves:
-            shelves.callback(clear_arrays, seen)
+            shelves.callback(seen.clear_arrays)
             for judged in self._judge(item, seen, shelves):
                 if self._options.keep is not None and judged.evidence is not None:
                     keep_traces(self._options.keep, item.scenario.id, judged.evidence)
@@ -188,7 +187,7 @@ class Judging:
             seen = self._observe_again(other)
             if not isinstance(seen, Observation):
                 return {run.tier: _Judged(run) for run in seen}
-            shelves.callback(clear_arrays, seen)
+            shelves.callback(seen.clear_arrays)
             judged = self._judge(other, seen, shelves)
             return {each.run.tier: each for each in judged}
 

@@ -8,9 +8,7 @@ from typing import Any
 
 from distbench.checking.plan import Planned
 from distbench.evidence import Tier
-from distbench.observe import Observation
 from distbench.trace import Trace
-from distbench.trace.shelf import Shelf
 from distbench.verdict import Run, Status
 
 OPEN = (Status.PASS, Status.VACUOUS, Status.UNDECIDABLE)
@@ -95,9 +93,3 @@ def add_note(run: Run, note: str) -> Run:
 def tell_injury(injury: str, message: str) -> str:
     """A run's message, after what was done to one of its tasks on purpose."""
     return f"On purpose {injury}. {message}".strip() if injury else message
-
-
-def clear_arrays(seen: Observation) -> None:
-    """Remove its arrays: the scenarios of a check may take more disk than there is."""
-    if seen.folder is not None:
-        Shelf(seen.folder).clear()

@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.checking.plan import Planned
-from distbench.checking.runs import clear_arrays
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify, measure_size
 from distbench.details import Compared
@@ -65,7 +64,7 @@ def judge_units(
     try:
         return _join(tier, found, {**evidence, **seen.evidence})
     finally:
-        clear_arrays(seen)
+        seen.clear_arrays()
 
 
 def _join(tier: Tier, found: Judgement, seen: Mapping[Tier, Evidence]) -> Judgement:

@@ -12,6 +12,7 @@ from distbench.flight import Flight
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.target import TargetRef
+from distbench.trace.shelf import Shelf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,11 @@ class Observation:
     logs: Mapping[str, str] = field(default_factory=dict)
     tiers: tuple[Tier, ...] = ()
     injury: str = ""
+
+    def clear_arrays(self) -> None:
+        """Remove them: the scenarios of a check may take more disk than there is."""
+        if self.folder is not None:
+            Shelf(self.folder).clear()
 
 
 def measure_disk(folder: Path) -> int:

@@ -102,7 +102,8 @@ def observe(
         except TaskFailedError as raised:
             one.give_up()
             clusters.close()
-            if scenario.restore_from and "restored" not in payload:
+            is_before = scenario.restore_from and "restored" not in payload
+            if is_before and raised.kind == "subject":
                 # Nothing is known of one device yet, which may fail alike.
                 earlier = ClusterSpec.parse(scenario.restore_from)
                 before = observe(
@@ -110,6 +111,7 @@ def observe(
                 )
                 if before.failure is not None:
                     return before
+                before.clear_arrays()
             error = find_own_failure(raised, launch, scenario, spec, payload, deadline)
             return Observation(
                 failure=error,

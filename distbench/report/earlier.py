@@ -15,6 +15,8 @@ from distbench.errors import BadInputError
 from distbench.report.files import STDOUT, check_place
 
 _SOURCE = ".py"
+_BEGINNING = 1 << 16
+"""So many bytes of a file tell what it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Kind:
 
 VERDICT = Kind(
     name="verdict",
-    pattern=re.compile(r'\s*\{.*?"schema"\s*:\s*"distbench/verdict/', re.DOTALL),
+    pattern=re.compile(r'\s*\{\s*"schema"\s*:\s*"distbench/verdict/'),
 )
 PAGE = Kind(
     name="page of a report",
@@ -44,11 +46,11 @@ PAGE = Kind(
 )
 SUITE = Kind(
     name="JUnit XML",
-    pattern=re.compile(r"\s*(<\?xml[^>]*>)?\s*<testsuites?[\s/>]"),
+    pattern=re.compile(r'\s*<\?xml[^>]*>\s*<testsuites>\s*<testsuite name="distbench"'),
 )
 MATRIX = Kind(
     name="matrix of a selftest",
-    pattern=re.compile(r'\s*\{.*?"schema"\s*:\s*"distbench/selftest/', re.DOTALL),
+    pattern=re.compile(r'\s*\{\s*"schema"\s*:\s*"distbench/selftest/'),
 )
 SCRIPT = Kind(
     name="script of 'distbench repro'",
@@ -93,7 +95,8 @@ def check_report(path: Path, kind: Kind, taken: Mapping[str, Path]) -> None:
 def _is_earlier(path: Path, kind: Kind) -> bool:
     """Whether a file is of a kind, or empty as a name that was made beforehand."""
     try:
-        text = path.read_bytes().decode("utf-8", errors="replace")
+        with path.open("rb") as file:
+            text = file.read(_BEGINNING).decode("utf-8", errors="replace")
     except OSError:
         return False  # nobody can tell
     return not text.strip() or kind.pattern.match(text) is not None

@@ -64,7 +64,8 @@ def set_aside(paths: Iterable[Path]) -> Iterator[None]:
     Not even where this process is killed before it has written anything. Bad usage is
     nothing that came of it, whenever it shows, and they are put back.
     """
-    moved = {path: path.with_name(f".{path.name}.old") for path in paths}
+    end = f"{os.getpid()}.old"  # another check may have the same report
+    moved = {path: path.with_name(f".{path.name}.{end}") for path in paths}
     moved = {path: aside for path, aside in moved.items() if _move(path, aside)}
     try:
         yield

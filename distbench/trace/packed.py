@@ -25,8 +25,9 @@ def find_packed(traces: Iterable[Trace]) -> tuple[str, ...]:
     found = {
         key.variable: None
         for trace in traces
+        for shapes in [_find_shapes(trace)]
         for key, held in _list_handed(trace)
-        if prod(held.shape) != prod(_find_shapes(trace)[key.variable])
+        if prod(held.shape) != prod(shapes[key.variable])
     }
     return tuple(found)
 
@@ -46,9 +47,11 @@ def shape_gradients(trace: Trace, packed: Collection[str]) -> Trace:
         lambda key: key.phase not in _HANDED or key.variable not in packed
     )
     for key in odd & {*values}:
-        value = values[key]
-        if not isinstance(value, SparseRows):
-            values[key] = np.reshape(value, shapes[key.variable])
+        value, shape = values[key], shapes[key.variable]
+        if prod(value.shape) != prod(shape):
+            del values[key]  # in this trace alone, as of other examples
+        elif not isinstance(value, SparseRows):
+            values[key] = np.reshape(value, shape)
     return replace(trace, values=values)
 
 

@@ -14,7 +14,7 @@ from one_run import check_one
 
 import distbench
 from distbench.verdict import describe_verdict
-from distbench.worker.state.between import Between
+from distbench.worker.subjects.between import Between
 
 pytestmark = pytest.mark.cluster
 

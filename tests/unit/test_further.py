@@ -158,7 +158,7 @@ def test_what_turns_too_far_away_is_told() -> None:
     assert further.scenario is None
     assert further.unseen == (
         "note: what loop.py:7 decides changes in step 40, and no step from there on "
-        "was taken; --steps 43 shows what comes then"
+        "was taken; 43 steps show what comes then"
     )
     longer = replace(_SCENARIO, steps=91)
     assert not list_further(longer, seen, CheckOptions(steps=91))

@@ -17,7 +17,7 @@ from distbench.details import Compared
 from distbench.diagnose.judgement import Judgement
 from distbench.errors import ClusterError
 from distbench.evidence import Evidence, Tier
-from distbench.observe import Launch
+from distbench.observe import Launch, Observation
 from distbench.scenario import Scenario
 from distbench.target import parse_target
 from distbench.trace import WHOLE, Trace, TraceKey, Value, VariableInfo
@@ -104,9 +104,7 @@ def judge(
     def observe(*given: Any) -> Any:
         tiers = given[3]
         assert tiers == ("free",)
-        return SimpleNamespace(
-            evidence={"free": make_evidence("free", factors)}, folder=None
-        )
+        return Observation(evidence={"free": make_evidence("free", factors)})
 
     monkeypatch.setattr(units, "observe", observe)
     monkeypatch.setattr(units, "judge", lambda _: free)

@@ -67,13 +67,17 @@ def _predict(context: Context, step: int) -> dict[int, Array]:
         for number, case in context.list_cases()
         if case.key.step == step and (terms := context.find_terms(case))
     }
-    seen = {number: context.cases[number].observed for number in sums}
-    fit = fit_common_ratio((v, sums[n]) for n, v in seen.items() if np.any(v))
-    if fit is None:
-        # All that is wrong is 0, and others have the sum.
-        return {n: v for n, v in seen.items() if not np.any(v)}
-    if fit.residual_share > SAME or fit.ratio <= 0:
+    pairs = [
+        (held, total)
+        for number, total in sums.items()
+        for value in context.evidence.observed.get_replicas(context.cases[number].key)
+        for held in [take_rows(value, context.cases[number])]
+        if np.any(held)
+    ]
+    fit = fit_common_ratio(pairs)
+    if fit is None or fit.residual_share > SAME or fit.ratio <= 0:
         return {}
+    seen = {number: context.cases[number].observed for number in sums}
     return {
         number: fit.ratio * sums[number] if np.any(value) else np.zeros_like(value)
         for number, value in seen.items()

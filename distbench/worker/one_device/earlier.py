@@ -38,6 +38,7 @@ def rerun_earlier(
     if tier != "bounded" or not _is_other(observed, recorded):
         return ()
     session = reference.session
+    session.program.turn_to(tier)
     model = {v.path for v in session.variables if v.role == "variable"}
     starts = reference.starts[tier]
     # Steps that were traced before may have lost their taps to a replay.

@@ -39,6 +39,7 @@ def give_exchanged(
         return {}
     led_steps = LedSteps(session.make_step)
     found = {name: session.make_values() for name in batches}
+    session.program.turn_to(tier)
     try:
         whole_step = reference.keeping
         graph = whole_step.trace([reference.draw(0)])

@@ -11,7 +11,6 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.worker.process.failures import blame_subject
 from distbench.worker.process.intercept import call_converted
-from distbench.worker.state.between import Between
 from distbench.worker.state.components import is_variable
 from distbench.worker.state.metrics import is_metric
 from distbench.worker.state.places import name_nameless
@@ -19,6 +18,7 @@ from distbench.worker.state.reachable import find_held, walk_variables
 from distbench.worker.stepping.program import Program, name_subject
 from distbench.worker.subjects.arguments import check_arguments
 from distbench.worker.subjects.batches import Batches
+from distbench.worker.subjects.between import Between
 
 
 class UserProgram(Program):
