@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -65,8 +66,11 @@ class Lanes(Generic[Result]):
             return [future.result() for future in self._futures]
         todo = iter(zip(pieces, self._futures, strict=True))
         threads = [
-            # Nobody waits at the exit for one that does not listen.
-            threading.Thread(target=self._work, args=(todo,), daemon=True)
+            # Nobody waits at the exit for one that does not listen. Messages there name
+            # options as whoever asked for the check does.
+            threading.Thread(
+                target=copy_context().run, args=(self._work, todo), daemon=True
+            )
             for _ in range(min(self._count, len(pieces)))
         ]
         try:

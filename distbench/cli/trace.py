@@ -162,10 +162,12 @@ def _list_held(held: set[int] | set[str]) -> str:
     """`0 to 3`, or the words themselves."""
     from distbench.report.words import join_words
 
-    numbers = sorted(number for number in held if isinstance(number, int))
+    # What is there before the first step, and of all replicas, has a negative number.
+    numbers = sorted(n for n in held if isinstance(n, int) and n >= 0)
     if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]} to {numbers[-1]}"
-    return join_words(sorted(map(str, held)))
+    words = sorted(word for word in held if isinstance(word, str))
+    return join_words([*map(str, numbers), *words])
 
 
 def _make_empty(folder: Path) -> BadInputError:

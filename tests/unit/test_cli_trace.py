@@ -106,7 +106,7 @@ def test_a_narrow_terminal_shows_less_numbers_and_whole_names() -> None:
     [
         (("--phase", "gradient"), "Phase 'gradient' is not known"),
         (("--variable", "bias"), "Variable 'bias' is not known"),
-        (("--step", 99), "has no step 99. Expected one of the steps -1 to 2."),
+        (("--step", 99), "has no step 99. Expected one of the steps 0 to 2."),
         (("--replica", 7), "has no replica 7. Expected one of the replicas 0 to 1."),
         (("--step", -1, "--phase", "loss"), "no value of all that was asked for"),
     ],
@@ -127,7 +127,7 @@ def test_a_name_that_ends_several_paths_is_refused(tmp_path: Path) -> None:
     assert call("diff", folder, folder, "--narrow", "float8").exit_code == 2
     done = call("diff", folder, folder, "--step", 7)
     assert done.exit_code == 2
-    assert "has no step 7. Expected one of the steps -1 to 2." in done.output
+    assert "has no step 7. Expected one of the steps 0 to 2." in done.output
     done = call("diff", folder, folder, "--step", -1, "--phase", "loss")
     assert done.exit_code == 2
     assert "nothing in common" in done.output

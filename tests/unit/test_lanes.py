@@ -11,6 +11,7 @@ from launch_support import TIMEOUT_S
 from distbench.checking.lanes import Lanes, Piece
 from distbench.launch.engine import Room
 from distbench.launch.halt import Halt, HaltedError
+from distbench.spelling import spell, spelled
 
 WIDE = Room(tasks=100, gpu_tasks=0)
 ONE = Room(tasks=1, gpu_tasks=0)
@@ -142,3 +143,9 @@ def test_who_waits_for_room_or_for_others_halts() -> None:
         lanes.run(make_pieces(fail, *[lambda: begun.append(1) or 0] * 3))
     with pytest.raises(HaltedError):
         halt.check()
+
+
+def test_lanes_know_what_their_asker_calls_an_option() -> None:
+    pieces = [Piece(needs=ONE, work=lambda: spell("steps")) for _ in range(2)]
+    with spelled(lambda field: f"--{field}"):
+        assert Lanes[str](2, WIDE, Halt()).run(pieces) == ["--steps", "--steps"]
