@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from distbench.trace import VariableInfo
@@ -59,10 +60,12 @@ def find_written(graph: Any, table: VariableTable) -> frozenset[str]:
         table: The subject's variables.
     """
     handles = Handles(table)
-    found = [
-        handles.find(tensor)
-        for op in list_ops(graph)
-        if op.type.startswith(_WRITES) and op.type not in READS
-        for tensor in op.inputs  # Adam's op has its slots beside the variable
-    ]
+    found = map(handles.find, list_written(graph))
     return frozenset(info.path for info in found if info is not None)
+
+
+def list_written(graph: Any) -> Iterator[Any]:
+    """What ops take that change a variable, its handle among them."""
+    for op in list_ops(graph):
+        if op.type.startswith(_WRITES) and op.type not in READS:
+            yield from op.inputs  # Adam's op has its slots beside the variable
