@@ -100,7 +100,7 @@ class Failing:
                 message=". ".join(filter(None, words)),
             )
             return
-        finding = _make_raises(item, failure, "framework" if alike else "subject")
+        finding = _make_raises(spec, failure, "framework" if alike else "subject")
         yield from end_uncompared(
             item,
             tiers,
@@ -137,11 +137,10 @@ def _find_cluster(
 
 
 def _make_raises(
-    item: Planned, failure: TaskFailedError, origin: Literal["subject", "framework"]
+    spec: ClusterSpec, failure: TaskFailedError, origin: Literal["subject", "framework"]
 ) -> Finding:
     replicas = () if failure.replica is None else (failure.replica,)
     who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
-    _, cluster = _find_cluster(item, failure)
     step = failure.step or 0
     where, advice = "", "No line of the traceback is yours: the framework raised it."
     if failure.frame:
@@ -160,7 +159,7 @@ def _make_raises(
         error=float("inf"),
         bound=0.0,
         explanation=(
-            f"Step {step}, {failure.phase or 'build'}: {who} of '{cluster}' raised "
+            f"Step {step}, {failure.phase or 'build'}: {who} of '{spec}' raised "
             f"{failure.exception}: {failure.message}{where} - on one device the same "
             f"code runs (raises). {' '.join([advice, *meant])}"
         ),

@@ -19,6 +19,7 @@ from distbench.compare.values import Array, densify, measure_size
 from distbench.details import Compared
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
+from distbench.diagnose.names import tell_more
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.observe import Launch, observe
@@ -77,7 +78,7 @@ def _join(tier: Tier, found: Judgement, seen: Mapping[Tier, Evidence]) -> Judgem
     factors = [_find_factor(seen["free"], path) for path in paths]
     if not paths or None in factors or not _mixes(bounded, free, set(paths)):
         return found
-    more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+    more = tell_more(paths)
     note = (
         f"note: '{paths[0]}'{more} holds {factors[0]:.6g} times what one device holds, "
         "and all that is made of it is right where each run goes on from its own state"

@@ -28,9 +28,6 @@ _SCALING = frozenset(
 """Ops that make a multiple of a term, if all else that they take is alike on all."""
 
 
-_PARTS = ("same", "sum", "rows")
-"""How replicas have to do with one device where they have what they should."""
-
 InFull = Literal["", "examples", "variables", "numbers"]
 
 
@@ -127,7 +124,7 @@ def _list_drawn(graph: Paired) -> set[str]:
     drawn = {
         name
         for name, made in graph.made.items()
-        if is_drawing(made.op) and graph.relate(name) not in _PARTS
+        if is_drawing(made.op) and graph.relate(name) in ("none", None)
     }
     for name, made in graph.made.items():
         if drawn & {*made.parents}:

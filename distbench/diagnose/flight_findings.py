@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.envelope import Envelope
 from distbench.diagnose.counting import Count
 from distbench.diagnose.flight_scale import CommonFactor
-from distbench.diagnose.names import name_steps
+from distbench.diagnose.names import name_steps, tell_more
 from distbench.errors import count_things
 from distbench.flight import Flight
 from distbench.trace import WHOLE, Phase
@@ -79,7 +79,7 @@ def make_finding(flight: Flight, code: str, phase: Phase, item: Told) -> Finding
     else:
         what, advice = _tell_stale(steps, item)
     explanation = (
-        f"Step {steps[0]}, {phase} of '{names[0]}'{_tell_more(names)}: it {what} "
+        f"Step {steps[0]}, {phase} of '{names[0]}'{tell_more(names)}: it {what} "
         f"({code}; {count_things(total, 'update')} of "
         f"{count_things(len(names), phase)}, {seen}; "
         f"error {worst.error:.3g}, allowed {worst.bound:.3g}, against "
@@ -244,7 +244,7 @@ def make_scaled(flight: Flight, factor: CommonFactor) -> Finding:
     names = tuple(dict.fromkeys(e.variable for e in factor.wrong))
     first = min(e.round for e in factor.wrong) * flight.in_flight
     explanation = (
-        f"Step {first}, variable of '{names[0]}'{_tell_more(names)}: every step "
+        f"Step {first}, variable of '{names[0]}'{tell_more(names)}: every step "
         f"changes it by {factor.ratio:.3g} times what is due (scale-error; error "
         f"{worst.error:.3g}, allowed {worst.bound:.3g}, against "
         f"{AGAINST[flight.tier]}). A parameter server applies each step by itself: "
@@ -262,17 +262,12 @@ def make_unexplained(flight: Flight, envelopes: Sequence[Envelope]) -> Finding:
     names = tuple(dict.fromkeys([worst.variable, *(e.variable for e in envelopes)]))
     first = min(e.round for e in envelopes) * flight.in_flight
     explanation = (
-        f"Step {first} and after it, {worst.phase} of '{names[0]}'{_tell_more(names)}: "
+        f"Step {first} and after it, {worst.phase} of '{names[0]}'{tell_more(names)}: "
         "no order of whole steps leaves what the cluster has, and neither does one "
         "without some of them or with some twice (unexplained; error "
         f"{worst.error:.3g}, allowed {worst.bound:.3g}). {_tell_torn(flight)}"
     )
     return _make(flight, "unexplained", first, names, worst, explanation, 0.0)
-
-
-def _tell_more(names: Sequence[str]) -> str:
-    """How many variables there are besides the first."""
-    return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
 
 
 def _tell_torn(flight: Flight) -> str:

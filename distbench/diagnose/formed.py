@@ -13,7 +13,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.ratio import fit_common_ratio
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.judgement import Judgement
-from distbench.diagnose.names import name_replicas
+from distbench.diagnose.names import name_replicas, tell_more
 from distbench.evidence import Evidence
 from distbench.trace import PHASES, SparseRows
 from distbench.verdict import Finding
@@ -94,7 +94,7 @@ def _make_finding(cause: _Cause, apart: list[Apart], names: tuple[str, ...]) -> 
     ratio = None if fit is None else fit.ratio
     replicas = tuple(sorted({one.key.replica for one in apart}))
     code = find_code(cause.code)
-    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    more = tell_more(names)
     numbers = [] if ratio is None else [f"ratio {ratio:.6g}"]
     numbers.append(f"error {worst.error:.3g}, allowed {worst.bound:.3g}")
     return Finding(

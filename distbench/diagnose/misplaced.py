@@ -10,6 +10,7 @@ import numpy as np
 from distbench.codes import find_code
 from distbench.compare.pieces import cut_piece, find_place, find_start, measure_move
 from distbench.compare.values import Array, densify, measure_size
+from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
 from distbench.verdict import Finding
@@ -56,7 +57,7 @@ def find_misplaced(evidence: Evidence) -> Finding | None:
     first = min(moved, key=lambda one: one.key.step)
     names = tuple(dict.fromkeys(one.key.variable for one in moved))
     code = find_code("wrong-pairing")
-    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    more = tell_more(names)
     error = max(one.error for one in moved)
     return Finding(
         code=code.name,

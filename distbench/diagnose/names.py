@@ -24,6 +24,11 @@ def name_variables(paths: Sequence[str]) -> str:
     return f"'{paths[0]}'{more}"
 
 
+def tell_more(names: Sequence[object]) -> str:
+    """How many there are besides the first, ` (and 2 more)`; nothing of one alone."""
+    return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+
+
 def name_lag(lag: int) -> str:
     """`one step`, `2 steps`: by how much something is late."""
     return "one step" if lag == 1 else f"{lag} steps"

@@ -12,6 +12,7 @@ from distbench.compare.comparison import Comparison
 from distbench.compare.values import densify
 from distbench.details import Compared
 from distbench.diagnose.links import Chain
+from distbench.diagnose.names import tell_more
 from distbench.diagnose.readings import Reading
 from distbench.evidence import Evidence
 from distbench.trace import Trace, TraceKey
@@ -78,7 +79,7 @@ def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
             )
     if not told:
         return ""
-    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    more = tell_more(told)
     return (
         f"note: the metric {told[0]}{more}: what it is made of depends on how the "
         "examples are dealt out, so it was not judged"
@@ -128,7 +129,7 @@ def note_packed(observed: Trace) -> str:
     found = cast(Sequence[str], observed.notes.get(PACKED, ()))
     if not found:
         return ""
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    more = tell_more(found)
     return (
         f"note: what the optimizer is handed for '{found[0]}'{more} is no gradient of "
         "its shape, and is judged by what becomes of it"

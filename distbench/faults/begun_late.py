@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import DENSE
+from distbench.samples.program import DENSE, WholePenalty
 from distbench.samples.replicas import count_replicas
 from distbench.unusual.begun_late import (
     HeldToFirstAnswers,
@@ -20,11 +20,8 @@ from distbench.unusual.begun_late import (
     like="tensorflow/models#6195",
     clusters=WIDE,
 )
-class HeldToFirstWeightsInFull(HeldToFirstWeights):
+class HeldToFirstWeightsInFull(WholePenalty, HeldToFirstWeights):
     """Every replica has the penalty on the way from the first weights in full."""
-
-    def share_penalty(self, penalty):
-        return penalty
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)

@@ -11,6 +11,7 @@ from distbench.samples.program import (
     OwnMeans,
     OwnReduction,
     Program,
+    WholePenalty,
 )
 from distbench.samples.replicas import all_reduce, clear_last, count_replicas
 from distbench.unusual.exchange import ClippedAfterSumUnderStatistics
@@ -144,11 +145,8 @@ class MeanOfContrastiveShares(NegativesInTheBatch, OwnReduction):
     like="keras-team/keras#19891",
     clusters=WIDE,
 )
-class WholePenaltyUnderStatistics(PenalisedStatistics):
+class WholePenaltyUnderStatistics(WholePenalty, PenalisedStatistics):
     """Batch statistics, and every replica adds the whole penalty."""
-
-    def share_penalty(self, penalty):
-        return penalty
 
 
 @fault(
@@ -158,11 +156,8 @@ class WholePenaltyUnderStatistics(PenalisedStatistics):
     like="keras-team/keras#19891",
     clusters=WIDE,
 )
-class WholePenaltyBesideNegatives(PenalisedNegatives):
+class WholePenaltyBesideNegatives(WholePenalty, PenalisedNegatives):
     """A contrastive loss over the shard, beside which each adds the whole penalty."""
-
-    def share_penalty(self, penalty):
-        return penalty
 
 
 @fault(

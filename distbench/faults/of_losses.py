@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.program import HEAD, SECOND, OwnMeans
+from distbench.samples.program import HEAD, SECOND, OwnMeans, WholePenalty
 from distbench.unusual.of_losses import (
     BestLossKept,
     BestPenalisedLossKept,
@@ -23,11 +23,8 @@ class BestOfOwnMeans(OwnMeans, BestLossKept):
     like="keras-team/keras#19891",
     clusters=WIDE,
 )
-class BestWithFullPenalty(BestPenalisedLossKept):
+class BestWithFullPenalty(WholePenalty, BestPenalisedLossKept):
     """Each replica has all of the penalty, and the step keeps the lowest loss."""
-
-    def share_penalty(self, penalty):
-        return penalty
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)

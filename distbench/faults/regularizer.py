@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import BIAS, HEAD, SECOND, PenalisedProgram
+from distbench.samples.program import BIAS, HEAD, SECOND, PenalisedProgram, WholePenalty
 from distbench.samples.replicas import count_replicas, find_replica
 from distbench.unusual.likelihood import LearnedNoise
 
@@ -18,11 +18,8 @@ _WHERE = (SECOND, HEAD)
     like="tensorflow/models#6195",
     clusters=WIDE,
 )
-class PenaltyOnEveryReplica(PenalisedProgram):
+class PenaltyOnEveryReplica(WholePenalty, PenalisedProgram):
     """Every replica adds the whole L2 penalty."""
-
-    def share_penalty(self, penalty):
-        return penalty
 
 
 @fault(
@@ -45,16 +42,13 @@ class SmallPenaltyOnEveryReplica(PenaltyOnEveryReplica):
     like="keras-team/keras#20609",
     clusters=WIDE,
 )
-class AbsolutePenaltyOnEveryReplica(PenalisedProgram):
+class AbsolutePenaltyOnEveryReplica(WholePenalty, PenalisedProgram):
     """Every replica adds the whole L1 penalty."""
 
     def compute_penalty(self):
         return 0.1 * (
             tf.reduce_sum(tf.abs(self.second)) + tf.reduce_sum(tf.abs(self.head))
         )
-
-    def share_penalty(self, penalty):
-        return penalty
 
 
 @fault(
@@ -79,14 +73,11 @@ class PenaltyOnFirstReplicaAlone(PenalisedProgram):
     (SECOND, BIAS),
     like="tensorflow/models#6195",
 )
-class PenaltyOnSmallVariables(PenalisedProgram):
+class PenaltyOnSmallVariables(WholePenalty, PenalisedProgram):
     """Every replica adds the whole penalty, which is on a kernel and on its bias."""
 
     def compute_penalty(self):
         return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.bias**2))
-
-    def share_penalty(self, penalty):
-        return penalty
 
 
 @fault(
@@ -96,8 +87,5 @@ class PenaltyOnSmallVariables(PenalisedProgram):
     like="keras-team/keras#19891",
     clusters=WIDE,
 )
-class WholeNormaliser(LearnedNoise):
+class WholeNormaliser(WholePenalty, LearnedNoise):
     """The logarithm of a trained noise is added in full by every replica."""
-
-    def share_penalty(self, penalty):
-        return penalty

@@ -133,6 +133,14 @@ class OwnMeans:
         return tf.reduce_mean(losses)
 
 
+class WholePenalty:
+    """Put before a program: every replica has the whole penalty."""
+
+    def share_penalty(self, penalty: Any) -> Any:
+        """All of it, which nothing divides by N."""
+        return penalty
+
+
 class PenalisedProgram(Program):
     """A `Program` with an L2 penalty on two kernels."""
 

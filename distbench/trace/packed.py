@@ -12,12 +12,11 @@ from math import prod
 
 import numpy as np
 
-from distbench.trace import Trace, TraceKey
+from distbench.trace import SUMMED, Trace, TraceKey
 from distbench.trace.values import Held, SparseRows, Values
 
 PACKED = "packed"
 """Note of a trace without such gradients: the paths of their variables."""
-_HANDED = ("reduced_gradient", "applied_gradient")
 
 
 def find_packed(traces: Iterable[Trace]) -> tuple[str, ...]:
@@ -44,7 +43,7 @@ def shape_gradients(trace: Trace, packed: Collection[str]) -> Trace:
     if not odd and not packed:
         return trace
     values = Values(trace.values).keep(
-        lambda key: key.phase not in _HANDED or key.variable not in packed
+        lambda key: key.phase not in SUMMED or key.variable not in packed
     )
     for key in odd & {*values}:
         value, shape = values[key], shapes[key.variable]
@@ -66,6 +65,6 @@ def _list_handed(trace: Trace) -> list[tuple[TraceKey, Held]]:
     return [
         (key, value)
         for key, value in held.items()
-        if key.phase in _HANDED
+        if key.phase in SUMMED
         and tuple(value.shape) != shapes.get(key.variable, tuple(value.shape))
     ]

@@ -8,6 +8,7 @@ from distbench.samples.program import (
     HIDDEN,
     OUTPUTS,
     OwnReduction,
+    PenalisedProgram,
     Program,
 )
 from distbench.samples.replicas import (
@@ -303,19 +304,13 @@ class MixedUp(BatchStatistics):
 
 
 @unusual()
-class PenalisedStatistics(BatchStatistics):
+class PenalisedStatistics(BatchStatistics, PenalisedProgram):
     """Batch statistics and a penalty of which every replica takes an equal share."""
-
-    def compute_penalty(self):
-        return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.head**2))
 
 
 @unusual()
-class PenalisedStatisticsUnderMean(BatchStatisticsUnderMean):
+class PenalisedStatisticsUnderMean(BatchStatisticsUnderMean, PenalisedProgram):
     """Batch statistics, weighted means, and an equal share of a penalty for each."""
-
-    def compute_penalty(self):
-        return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.head**2))
 
 
 @unusual(clusters=("mirrored:2", "mwms:3"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import Program
+from distbench.samples.program import PenalisedProgram, Program
 from distbench.unusual.grouping import BatchStatisticsUnderMean
 from distbench.unusual.program import unusual
 
@@ -31,11 +31,8 @@ class ApartFromTheOthers(BatchStatisticsUnderMean):
 
 
 @unusual()
-class PenalisedNegatives(NegativesInTheBatch):
+class PenalisedNegatives(NegativesInTheBatch, PenalisedProgram):
     """A contrastive loss, and an equal share of a penalty for each replica."""
-
-    def compute_penalty(self):
-        return 0.1 * (tf.reduce_sum(self.second**2) + tf.reduce_sum(self.head**2))
 
 
 @unusual()

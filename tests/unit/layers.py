@@ -244,7 +244,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.stuck",
     },
     "checking.locating": {*_TOP, "checking.plan", "diagnose.astray", "evidence"},
-    "checking.units": {*_TOP, "checking.plan", "checking.runs", "evidence"},
+    "checking.units": {*_TOP, "checking.plan", "diagnose.names", "evidence"},
     "checking.races": {"checking.origin", "verdict"},
     "checking.flights": {
         *_TOP,
