@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
+from distbench.checking.drawing import may_be_given, tell_given
 from distbench.checking.drift import (
     find_roundings,
     is_settled,
@@ -138,6 +139,7 @@ class Judging:
     ) -> Iterator[_Judged]:
         plain = self._defer(item, shelves, jit=False)
         steady = self._defer(item, shelves, op_determinism=True)
+        given = self._defer(item, shelves, given_draws=True)
         for tier, evidence in seen.evidence.items():
             judgement = judge(evidence)
             is_wrong = judgement.status is Status.FAIL
@@ -155,6 +157,11 @@ class Judging:
                 self._target, item, seen.evidence, tier, judgement, self._launch
             )
             judgement = self._looking.judge(item, evidence, judgement)
+            if may_be_given(item.scenario, evidence, judgement):
+                drawn = self._judge_given(tier, judgement, given)
+                if drawn is not None:
+                    yield drawn
+                    continue
             is_wrong = judgement.status is Status.FAIL
             findings = judgement.findings
             if is_wrong:
@@ -248,6 +255,19 @@ class Judging:
             apart=None if other is None else find_roundings(seen.evidence[tier], other),
         )
         return None if told is None else _Judged(told, other)
+
+    def _judge_given(
+        self, tier: Tier, found: Judgement, run_given: Callable[[], _Again]
+    ) -> _Judged | None:
+        """What shows where a step is given its numbers; None if the first run stands.
+
+        Where nothing was compared, as of a step that raises, it may be for those.
+        """
+        again = run_given().get(tier)
+        if again is None or again.evidence is None:
+            return None
+        told = tell_given(found, again.run)
+        return None if told is None else again._replace(run=told)
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
         judgement = judge_flight(flight)

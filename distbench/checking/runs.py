@@ -61,6 +61,7 @@ def make_run(
             "examples": scenario.examples,
             "loss_weight": scenario.loss_weight,
             "op_determinism": scenario.op_determinism,
+            "given_draws": scenario.given_draws,
             "in_flight": scenario.in_flight,
             "partitioner": scenario.partitioner,
             "restore_partitioner": scenario.restore_partitioner,

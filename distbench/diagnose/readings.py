@@ -100,7 +100,7 @@ def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             "note: on one device the result depends on which examples are together in "
             "a batch, so"
         )
-    place = find_own_draws(evidence)
+    place = find_own_draws(evidence) if repeats(evidence) else ""
     if place:
         nature = name_terms(evidence, noise, nature)
     if evidence.tier != "free":  # which has left the reference behind after a step

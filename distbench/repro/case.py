@@ -198,6 +198,7 @@ def read_scenario(verdict: Verdict, run: Run) -> Scenario:
         op_determinism=_take(
             run, setup.get("op_determinism", False), "op_determinism", bool
         ),
+        given_draws=_take(run, setup.get("given_draws", False), "given_draws", bool),
         loss_weight=float(
             _take(run, setup.get("loss_weight", 1.0), "loss_weight", (int, float))
         ),

@@ -61,6 +61,8 @@ class Scenario:
         loss_weight: What the losses of a workload are multiplied by.
         op_determinism: Whether TensorFlow has ops repeat their bits, as those of GPUs
             that add up what comes as it comes do not.
+        given_draws: Whether steps are given random numbers that belong to examples, in
+            the place of those that they draw.
     """
 
     target: str
@@ -83,6 +85,7 @@ class Scenario:
     faults: tuple[str, ...] = ()
     loss_weight: float = 1.0
     op_determinism: bool = False
+    given_draws: bool = False
 
     def __post_init__(self) -> None:
         if not self.target:

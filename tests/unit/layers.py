@@ -226,6 +226,14 @@ ALLOWED: dict[str, set[str]] = {
     },
     "checking.runs": {"checking.plan", "evidence", "observe", "trace", "verdict"},
     "checking.further": {*_TOP, "checking.plan", "checking.runs", "evidence"},
+    "checking.drawing": {
+        "diagnose",
+        "diagnose.seeds",
+        "evidence",
+        "scenario",
+        "verdict",
+        "checking.runs",
+    },
     "checking.drift": {
         "cluster",
         "compare",
@@ -269,6 +277,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.confirm",
         "checking.controls",
         "checking.detailing",
+        "checking.drawing",
         "checking.drift",
         "checking.failing",
         "checking.flights",

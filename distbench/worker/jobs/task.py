@@ -153,6 +153,7 @@ class Task:
                 self._context.task,
                 tapped=tapped,
                 alone=payload.get("alone", False),
+                gives_draws=scenario.given_draws,
             )
         session.shelf = Shelf(Path(payload["folder"]))
         if payload.get("inside"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ from distbench.worker.stepping.refused import (
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
+from distbench.worker.taps.given_draws import GivenDraws
 from distbench.worker.taps.handed import Handed
 from distbench.worker.taps.intermediates import Intermediates
 from distbench.worker.taps.tapes import watch_tapes
@@ -59,6 +60,8 @@ class Session:
             not there, which tests compare with. What XLA compiles is never observed.
         alone: Whether to tell by it if the bench or the subject fails: then nothing is
             observed, and what is raised is the subject's.
+        gives_draws: Whether steps are given the random numbers that they draw; see
+            `GivenDraws`.
 
     Attributes:
         varies: Whether batches have several sizes. A step is then traced once for all
@@ -76,6 +79,7 @@ class Session:
         *,
         tapped: bool = True,
         alone: bool = False,
+        gives_draws: bool = False,
     ) -> None:
         self.alone = alone
         self.program = program
@@ -85,9 +89,17 @@ class Session:
         self.first_replica = (
             task.index * spec.replicas_per_worker if spec.kind == "mwms" else 0
         )
-        self.board = TapBoard(
-            first_replica=self.first_replica,
-            device="/job:chief/device:CPU:0" if is_server else "/device:CPU:0",
+        device = "/job:chief/device:CPU:0" if is_server else "/device:CPU:0"
+        self.board = TapBoard(first_replica=self.first_replica, device=device)
+        self._draws = (
+            GivenDraws(
+                [r for r in range(spec.replicas) if self.has_replica(r)],
+                self.board.find_replica,
+                lambda: [variable.info.shape for variable in self.table.state],
+                device,
+            )
+            if gives_draws
+            else None
         )
         with self.guard("build"), strategy.scope():
             program.build(strategy)
@@ -155,7 +167,7 @@ class Session:
         """What a replica runs, with an eye on which replica it is and what it did."""
 
         def watched(batch: Any) -> Any:
-            with self.board.enter_replica(batch):
+            with self.board.enter_replica(batch), self._give_draws():
                 try:
                     result = function(batch)
                 except Exception as error:
@@ -236,6 +248,16 @@ class Session:
             self.strategy.scope(),
         ):
             self.program.before_step(step)
+        if self._draws is not None:
+            self._draws.tell_step(step)
+
+    def begin_run(self, shards: Sequence[Any]) -> None:
+        """What every way to run a step does first, on a shard for each replica."""
+        if self._draws is not None:
+            self._draws.tell_examples(shards)
+
+    def _give_draws(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._draws is None else self._draws.enter()
 
     def distribute(self, shards: Sequence[Any]) -> Any:
         """Hand each replica its shard (by global replica number)."""

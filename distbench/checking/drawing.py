@@ -1,0 +1,61 @@
+"""Runs a step once more with random numbers that belong to its examples.
+
+What a step draws is drawn anew each time, and by each replica. Then one device shows no
+more than scatter, in which a mistake may hide, or has other numbers than the replicas
+have. Where the numbers are data, as the examples are, all is compared as exactly as in
+a program that draws none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from distbench.checking.runs import add_note
+from distbench.diagnose.judgement import Judgement
+from distbench.diagnose.readings import repeats
+from distbench.diagnose.seeds import find_own_draws
+from distbench.evidence import Evidence
+from distbench.scenario import Scenario
+from distbench.verdict import Run, Status
+
+_GIVEN = "random numbers that belong to its examples"
+_SHARED = "randomness-shared"
+_SAID = (Status.PASS, Status.UNDECIDABLE, Status.FAIL)
+
+
+def may_be_given(scenario: Scenario, evidence: Evidence, judgement: Judgement) -> bool:
+    """Whether a step that is given its random numbers may show more."""
+    if scenario.given_draws or scenario.faults or scenario.in_flight > 1:
+        return False
+    if evidence.subject.compiled or not draws_anew(evidence):
+        return False
+    shared = any(f.code == _SHARED and not f.warning for f in judgement.findings)
+    return judgement.status in _SAID and not shared
+
+
+def draws_anew(evidence: Evidence) -> bool:
+    """Whether one device does not have the random numbers that the replicas have."""
+    return not repeats(evidence) or bool(find_own_draws(evidence))
+
+
+def tell_given(found: Judgement, again: Run) -> Run | None:
+    """What a scenario comes to that was run again and given its numbers.
+
+    Args:
+        found: What it came to with its own.
+        again: What it came to then.
+
+    Returns:
+        None where the first run stands: what fails with numbers of its own alone may do
+        so because of these.
+    """
+    if again.status is Status.FAIL:
+        return add_note(again, f"note: found in a step that was given {_GIVEN}")
+    if again.status is not Status.PASS or found.status is Status.FAIL:
+        return None
+    warnings = [f"warning: {finding.code}" for finding in found.findings]
+    note = f"note: the step draws; it was given {_GIVEN}, and so was one device"
+    notes = (*warnings, again.message, note)
+    return replace(
+        again, findings=found.findings, message="; ".join(filter(None, notes))
+    )
