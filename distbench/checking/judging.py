@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
-from distbench.checking.drawing import may_be_given, tell_given
+from distbench.checking.drawing import draws_anew, may_be_given, tell_given
 from distbench.checking.drift import (
     find_roundings,
     is_settled,
@@ -261,10 +261,11 @@ class Judging:
     ) -> _Judged | None:
         """What shows where a step is given its numbers; None if the first run stands.
 
-        Where nothing was compared, as of a step that raises, it may be for those.
+        Where nothing was compared, as of a step that raises, it may be for those. Who
+        draws by other means as well has not been given all.
         """
         again = run_given().get(tier)
-        if again is None or again.evidence is None:
+        if again is None or again.evidence is None or draws_anew(again.evidence):
             return None
         told = tell_given(found, again.run)
         return None if told is None else again._replace(run=told)

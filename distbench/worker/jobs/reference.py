@@ -126,7 +126,7 @@ class ReferenceJobs:
         goes_on = reference.scenario.may_go_on
         limits = goes_on and limits_larger(reference, recorded)
         guards = goes_on and leaves_out_overflow(reference, recorded)
-        probes = dict(Probes(reference).record(tier))
+        probes = dict(Probes(reference, recorded).record(tier))
         probes.update(split_odd(reference, tier, recorded, probes))
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved

@@ -14,7 +14,7 @@ from distbench.trace import COMPUTED, Trace, TraceKey, Value
 from distbench.worker.one_device.exchanged import give_exchanged, scale_exchanged
 from distbench.worker.one_device.met import let_meet
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import are_equal, are_near
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.draws import find_seeding
 
@@ -29,10 +29,12 @@ class Probes:
 
     Args:
         reference: Ran all its steps before.
+        recorded: What that gave.
     """
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: Reference, recorded: Trace) -> None:
         self._reference = reference
+        self._recorded = recorded
         self._session = reference.session
 
     def record(self, tier: Tier) -> Mapping[str, Trace]:
@@ -80,14 +82,13 @@ class Probes:
             for step in range(reference.scenario.steps)
             for found in [self._cut(step, reference.draw(step))]
         )
+        doubled = self._probe("doubled", self._list_doubled(), tier, keeps_led=True)
         return {
             "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
-            "doubled": self._probe(
-                "doubled", self._list_doubled(), tier, keeps_led=True
-            ),
+            "doubled": doubled,
             "tripled": self._probe("tripled", thrice, tier),
             **self._draw_again(
-                largest, {"once": shard, "twice": repeat_examples(shard, 2)}
+                largest, {"once": shard, "twice": repeat_examples(shard, 2)}, doubled
             ),
             **give_exchanged(reference, tier, given),
             **scale_exchanged(reference, tier),
@@ -135,25 +136,28 @@ class Probes:
         return self._reference.make_trace(name, "bounded", values)
 
     def _draw_again(
-        self, replica: int, batches: Mapping[str, Any]
+        self, replica: int, batches: Mapping[str, Any], doubled: Trace
     ) -> Mapping[str, Trace]:
         """The first step on each batch, as if it came some steps later.
 
         What a step adds to a whole number is added several times: random numbers drawn
-        by its state are others then. Empty where that changes nothing.
+        by its state are others then. Empty where that changes nothing, and where a step
+        is given numbers that say by its double already what is taken of a shard.
         """
         reference = self._reference
         values = {name: self._session.make_values() for name in batches}
         moves = self._find_moves(next(iter(batches.values())))
-        for draw in range(_DRAWS if moves else 0):
+        given = self._session.gives_draws and not self._is_plain(doubled, replica)
+        for draw in range(_DRAWS if moves or given else 0):
             later = {
                 key: np.asarray(reference.initial[key] + _STRIDE * (draw + 1) * move)
                 for key, move in moves.items()
             }
             for name, batch in batches.items():
                 self._session.restore_state({**reference.initial, **later})
-                if not reference.runs_shard(0, batch):
-                    return {}
+                with self._session.draw_beyond(_STRIDE * (draw + 1)):
+                    if not reference.runs_shard(0, batch):
+                        return {}
                 self._session.collect_taps(
                     draw, values[name], replica=replica, phases=COMPUTED
                 )
@@ -164,6 +168,16 @@ class Probes:
             for name, found in values.items()
             if found
         }
+
+    def _is_plain(self, doubled: Trace, replica: int) -> bool:
+        """Whether all that a shard has stays or doubles with its examples."""
+        return all(
+            value is not None
+            and any(are_near(value, twice, None, part=part) for part in (1.0, 2.0))
+            for key, twice in doubled.select(step=0, replica=replica)
+            for value in [self._recorded.get(key)]
+            if key.phase in COMPUTED
+        )
 
     def _find_moves(self, batch: Any) -> dict[tuple[str, int], Any]:
         """What a step adds to whole numbers among the variables.

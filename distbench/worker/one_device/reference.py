@@ -29,7 +29,7 @@ from distbench.worker.one_device.handed import Handed, LedSteps
 from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.handles import find_written
+from distbench.worker.state.handles import Handles, find_written
 from distbench.worker.state.torn import find_torn
 from distbench.worker.state.values import are_equal, leaves_digits
 from distbench.worker.stepping.program import count_batch
@@ -40,7 +40,7 @@ from distbench.worker.subjects.left_out import LeftOut
 from distbench.worker.subjects.optimizer_program import OptimizerProgram
 from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.collect import State
-from distbench.worker.taps.draws import find_draws, find_seeds
+from distbench.worker.taps.draws import draws_on, find_draws, find_seeds
 from distbench.worker.taps.exchanged import Exchanged
 
 
@@ -89,7 +89,8 @@ class Reference:
             # needs a trace of its own.
             self.shard_step = session.make_step(function)
         else:
-            self.repeats = self._find_repeats(batch)
+            is_drawn = draws_on(graph, Handles(session.table).known)
+            self.repeats = not is_drawn and self._find_repeats(batch)
             self.shard_step = self._whole
             if not self._whole.any_size:
                 self.shard_step = find_open_step(self, batch) or self._whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 from distbench.trace import VariableInfo
@@ -29,6 +29,11 @@ class Handles:
             for component in variable.components
             if hasattr(component, "handle")
         }
+
+    @property
+    def known(self) -> Set[int]:
+        """Identities of the handles of all variables of the table."""
+        return self._infos.keys()
 
     def find(self, handle: Any) -> VariableInfo | None:
         """The variable of a tensor; None where it is none of the table.

@@ -256,6 +256,23 @@ class Session:
         if self._draws is not None:
             self._draws.tell_examples(shards)
 
+    @property
+    def gives_draws(self) -> bool:
+        """Whether steps are given the random numbers that they draw."""
+        return self._draws is not None
+
+    @contextmanager
+    def draw_beyond(self, steps: int) -> Iterator[None]:
+        """Give steps inside the random numbers of so many steps later."""
+        if self._draws is None:
+            yield
+            return
+        self._draws.beyond = steps
+        try:
+            yield
+        finally:
+            self._draws.beyond = 0
+
     def _give_draws(self) -> AbstractContextManager[None]:
         return nullcontext() if self._draws is None else self._draws.enter()
 

@@ -6,14 +6,10 @@ a shard are not those of the batch that it was cut from. These are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-
-_Shape = Any
-Numbers = Callable[[Any, int], Any]
-"""Makes uint64 numbers of a shape, for the stream of a number."""
 
 _STEP = 0x9E3779B97F4A7C15
 """Odd, and near 2^64 over the golden ratio: its multiples lie far apart."""
@@ -24,26 +20,22 @@ _COARSE = 1024.0
 whichever of a kernel's loops they are computed."""
 
 
-def count_numbers(shape: _Shape, keys: Any, stream: Any) -> Any:
-    """Numbers that look like random ones: uint64 of a shape.
+def count_numbers(axes: Sequence[Any], stream: Any) -> Any:
+    """Numbers that look like random ones: uint64, with an axis for each that is given.
 
-    Each is three rounds of SplitMix64's finalizer (Steele, Lea, Flood 2014, "Fast
-    splittable pseudorandom number generators"), over the stream, the key of its row
-    and its place in the row.
+    Each is a chain of SplitMix64's finalizers (Steele, Lea, Flood 2014, "Fast
+    splittable pseudorandom number generators") over the stream and its place on every
+    axis.
 
     Args:
-        shape: int32 or int64, of one dimension.
-        keys: uint64 [n], for each row; all that has no rows is the first one's.
+        axes: What stands for the places of each axis, uint64 [n].
         stream: uint64, a scalar.
     """
-    shape = tf.convert_to_tensor(shape)
-    rows = tf.size(keys, out_type=shape.dtype)
-    width = tf.reduce_prod(shape) // tf.maximum(rows, 1)
-    mixed = _mix(tf.bitwise.bitwise_xor(keys, _mix(stream)))
-    places = tf.cast(tf.range(tf.cast(width, tf.int64)), tf.uint64)
-    steps = _mix(places * tf.constant(_STEP, tf.uint64))
-    numbers = _mix(tf.bitwise.bitwise_xor(mixed[:, None], steps[None, :]))
-    return tf.reshape(numbers, shape)
+    numbers = _mix(stream)
+    for axis in axes:
+        places = _mix(axis * tf.constant(_STEP, tf.uint64))
+        numbers = _mix(tf.bitwise.bitwise_xor(numbers[..., None], places))
+    return numbers
 
 
 def _mix(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 import tensorflow as tf
@@ -67,6 +67,21 @@ def find_seeding(graph: Any) -> frozenset[int]:
         for outer in _list_outside(source)
         if outer.dtype == tf.resource
     )
+
+
+def draws_on(graph: Any, known: Set[int]) -> bool:
+    """Whether a step draws other numbers each time, though it starts from one state.
+
+    Two runs may be alike by chance: where they toss a coin.
+
+    Args:
+        graph: What was traced of it.
+        known: The variables of its state, by identity of handles.
+    """
+    is_stateful = any(
+        is_drawing(op.type) and op.op_def.is_stateful for op in list_ops(graph)
+    )
+    return is_stateful or not find_seeding(graph) <= known
 
 
 def _join_constants(op: Any) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from tensorflow.python.framework import tensor_util
 from tensorflow.python.ops import (
     gen_random_ops,
     gen_stateless_random_ops,
@@ -34,7 +35,7 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import (
 
 from distbench.trace.content import digest_64
 from distbench.worker.process.intercept import hide_from_autograph
-from distbench.worker.process.sources import is_foreign, is_of, is_of_caller
+from distbench.worker.process.sources import is_of, is_of_caller
 from distbench.worker.taps.counted_numbers import (
     count_numbers,
     make_between,
@@ -42,6 +43,8 @@ from distbench.worker.taps.counted_numbers import (
     make_uniform,
 )
 
+_TURNS = 1_000_003
+"""A prime: the turns of loops in loops give streams of their own."""
 _TRUNCATED = 2.0
 """Deviations beyond which TensorFlow's truncated normal numbers are drawn again."""
 
@@ -54,6 +57,9 @@ class GivenDraws:
         find_replica: Says for which of them the calling code runs.
         list_shapes: Lists the shapes of all variables.
         device: Where a step's number and its examples are kept.
+
+    Attributes:
+        beyond: So many steps later numbers are given: others in their place.
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class GivenDraws:
                 )
                 for replica in replicas
             }
+        self.beyond = 0
         self._local = threading.local()
         self._inside = 0
         self._drawn: Counter[tuple[object, ...]] = Counter()
@@ -81,7 +88,7 @@ class GivenDraws:
 
     def tell_step(self, step: int) -> None:
         """Say which step comes next."""
-        self._step.assign(step)
+        self._step.assign(step + self.beyond)
 
     def tell_examples(self, shards: Sequence[Any]) -> None:
         """Say on which examples it is run.
@@ -108,57 +115,74 @@ class GivenDraws:
 
     @property
     def is_inside(self) -> bool:
-        """Whether the calling code is a step's, and draws once in it.
+        """Whether the calling code is a step's.
 
-        In the middle of one, what makes variables leaves its graph for a while. A loop
-        that is given the same numbers in each turn may never end.
+        In the middle of one, what makes variables leaves its graph for a while.
         """
         eager = getattr(self._local, "eager", False)
-        is_own = self._inside > 0 and tf.executing_eagerly() == eager
-        return is_own and not _is_in_loop()
+        return self._inside > 0 and tf.executing_eagerly() == eager
 
     def count(self, shape: Any) -> Any:
         """Numbers for what is drawn here: uint64 of a shape."""
         shape = tf.convert_to_tensor(shape)
-        numbers = count_numbers(shape, self._make_keys(shape), self._make_stream())
-        static = tf.get_static_value(shape, partial=True)
-        if static is not None:
-            numbers.set_shape([None if n is None else int(n) for n in static])
+        rank = shape.shape[0]
+        if rank is None:
+            number = tf.reduce_prod(shape)
+            flat = count_numbers([_list_places(number)], self._make_stream())
+            return tf.reshape(flat, shape)
+        numbers = count_numbers(self._list_axes(shape, rank), self._make_stream())
+        numbers.set_shape(tensor_util.constant_value_as_shape(shape))
         return numbers
 
-    def _make_keys(self, shape: Any) -> Any:
-        if shape.shape[0] in (0, None):
-            return tf.zeros([1], tf.uint64)
-        number = shape[0]
-        places = tf.cast(tf.range(number), tf.int64)
+    def _list_axes(self, shape: Any, rank: int) -> list[Any]:
+        """What stands for the places of each axis: of one, examples, if it has them."""
+        places = [_list_places(shape[axis]) for axis in range(rank)]
         if tf.distribute.in_cross_replica_context():
-            return tf.bitcast(places, tf.uint64)
+            return places
+        rows = self._rows[self._find_replica()]
+        examples = tf.cast(tf.size(rows), shape.dtype)
         # One more, so that there is a row to take where there is no example.
-        rows = tf.concat([self._rows[self._find_replica()], tf.zeros([1], tf.int64)], 0)
-        examples = tf.size(rows, tf.int64) - 1
-        taken = tf.gather(rows, tf.minimum(places, examples))
-        has_row_each = tf.equal(tf.cast(number, tf.int64), examples)
-        # What is drawn for a variable may happen to have as many rows.
-        shapes = [s for s in {*self._list_shapes()} if len(s) == shape.shape[0]]
-        if shapes:
-            alike = tf.equal(shape[None], tf.constant(sorted(shapes), shape.dtype))
-            of_variable = tf.reduce_any(tf.reduce_all(alike, -1))
-            has_row_each = tf.logical_and(has_row_each, tf.logical_not(of_variable))
-        return tf.bitcast(tf.where(has_row_each, taken, places), tf.uint64)
+        taken = tf.concat([rows, tf.zeros([1], tf.int64)], 0)
+        is_open = tf.logical_not(self._is_of_variable(shape, rank))
+        for axis, own in enumerate(places):
+            has_rows = tf.logical_and(is_open, tf.equal(shape[axis], examples))
+            last = tf.minimum(tf.range(shape[axis]), examples)
+            content = tf.bitcast(tf.gather(taken, last), tf.uint64)
+            places[axis] = tf.where(has_rows, content, own)
+            is_open = tf.logical_and(is_open, tf.logical_not(has_rows))
+        return places
+
+    def _is_of_variable(self, shape: Any, rank: int) -> Any:
+        """Whether it is drawn for a variable, which may happen to have as many rows."""
+        shapes = sorted({s for s in self._list_shapes() if len(s) == rank})
+        if not shapes:
+            return tf.constant(False)
+        alike = tf.equal(shape[None], tf.constant(shapes, shape.dtype))
+        return tf.reduce_any(tf.reduce_all(alike, -1))
 
     def _make_stream(self) -> Any:
-        """One for each draw of a step: by its line, and how often that has drawn."""
-        line = _find_line()
+        """One for each draw of a step: by its function, and how often that has drawn.
+
+        Counted for each graph by itself, as a function may be traced in one step and be
+        there already in the next. Each turn of a loop has its own: one that waits for
+        other numbers would not end.
+        """
+        function = _find_function()
         place = (
-            line,
-            threading.get_ident(),
-            self._find_replica(),
-            tf.distribute.in_cross_replica_context(),
+            *(function, tf.compat.v1.get_default_graph(), threading.get_ident()),
+            *(self._find_replica(), tf.distribute.in_cross_replica_context()),
         )
         number = self._drawn[place]
         self._drawn[place] += 1
-        own = _digest(f"{line} {number}".encode())
-        return tf.bitcast(self._step + tf.constant(own, tf.int64), tf.uint64)
+        own = _digest(f"{function} {number}".encode())
+        stream = self._step + tf.constant(own, tf.int64)
+        for turns in _list_turns():
+            stream = _TURNS * stream + tf.cast(turns, tf.int64)
+        return tf.bitcast(stream, tf.uint64)
+
+
+def _list_places(number: Any) -> Any:
+    return tf.cast(tf.range(tf.cast(number, tf.int64)), tf.uint64)
 
 
 def digest_examples(batch: Any) -> npt.NDArray[np.int64]:
@@ -178,28 +202,32 @@ def _digest(content: bytes) -> int:
     return int.from_bytes(digest_64(np.frombuffer(content, np.uint8))[:7], "little")
 
 
-def _find_line() -> str:
-    """The line that draws, of the user or of a Keras.
+def _find_function() -> str:
+    """The function that draws, of the user or of a Keras, by its name in the source.
 
-    What AutoGraph has made of a function lies in another file each time.
+    AutoGraph has given it another name, and other lines.
     """
     frame: Any = sys._getframe(1)
     while frame is not None:
         file, function = frame.f_code.co_filename, frame.f_code.co_name
         if not is_of(file, "tensorflow") and not is_of_caller(file):
-            is_generated = is_foreign(file) and not is_of(file, "keras", "tf_keras")
-            return f"{'' if is_generated else file} {function} {frame.f_lineno}"
+            return function.removeprefix("tf__")
         frame = frame.f_back
     return ""
 
 
-def _is_in_loop() -> bool:
-    graph = tf.compat.v1.get_default_graph()
+def _list_turns() -> list[Any]:
+    """How often each loop around what is drawn has gone round, int32.
+
+    TensorFlow counts that in the first thing that a loop hands on (`while_v2.py`).
+    """
+    graph: Any = tf.compat.v1.get_default_graph()
+    turns = []
     while graph is not None:
         if isinstance(graph, (WhileBodyFuncGraph, WhileCondFuncGraph)):
-            return True
+            turns.append(graph.inputs[0])
         graph = getattr(graph, "outer_graph", None)
-    return False
+    return turns
 
 
 _Give = Callable[..., Any]
