@@ -18,7 +18,8 @@ from distbench.evidence import Evidence
 from distbench.scenario import Scenario
 from distbench.verdict import Run, Status
 
-_GIVEN = "random numbers that belong to its examples"
+_GIVEN = "cluster and one device were given the same, those of each example"
+_DRAWS = "note: the step draws random numbers;"
 _SHARED = "randomness-shared"
 _SAID = (Status.PASS, Status.UNDECIDABLE, Status.FAIL)
 
@@ -50,7 +51,7 @@ def tell_given(found: Judgement, again: Run) -> Run | None:
         so because of these.
     """
     if again.status is Status.FAIL:
-        return add_note(again, f"note: found in a step that was given {_GIVEN}")
+        return add_note(again, f"{_DRAWS} found where {_GIVEN}")
     if again.status is not Status.PASS or found.status is Status.FAIL:
         return None
     warnings = [f"warning: {finding.code}" for finding in found.findings]

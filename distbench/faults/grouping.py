@@ -202,7 +202,6 @@ class CountsAveragedUnderStatistics(ClassesCountedUnderStatistics):
     "loss",
     like="keras-team/keras#19891",
     clusters=("mirrored:2", "mwms:3"),
-    replicas=(0,),
 )
 class OwnMeanUnderOwnMasks(WeightsMaskedByReplica):
     """Each replica masks the weights by its own number, and nothing scales its mean."""

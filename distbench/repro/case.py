@@ -120,6 +120,7 @@ def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
         "batches of several sizes in 'fit'": run.setup.get("resized")
         and scenario.workload == MODEL,
         "an injected fault": scenario.faults,
+        "random numbers that its steps were given": scenario.given_draws,
     }
     for what, is_needed in found.items():
         if is_needed:

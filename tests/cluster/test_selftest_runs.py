@@ -29,6 +29,9 @@ LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
         pytest.param("scale-not-undone", "mirrored:2", marks=LONG),
         ("statistics-of-others-are-constants", "mwms:2"),
         pytest.param("places-in-the-own-shard", "central:2", marks=LONG),
+        # Smaller than the scatter of what the step draws.
+        ("followed-by-each-replica", "mwms:2"),
+        pytest.param("own-mean-under-noise-in-turns", "mirrored:2", marks=LONG),
     ],
 )
 def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
@@ -48,6 +51,7 @@ def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
         # A feature travels with the count that scales what is trained.
         ("count-of-all-under-statistics", "mwms:2"),
         pytest.param("statistics-of-all", "central:2", marks=LONG),
+        ("branches-by-chance", "mirrored:2"),
     ],
 )
 def test_an_unusual_program_passes(name: str, cluster: str) -> None:

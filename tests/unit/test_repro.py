@@ -252,6 +252,10 @@ def change_setup(**changes) -> Run:
             "depends on batches of several sizes in 'fit'",
         ),
         (
+            make_failed(setup={**SETUP, "given_draws": True}),
+            "depends on random numbers that its steps were given",
+        ),
+        (
             make_failed(setup={**SETUP, "resized": {"0": ["os", 2]}}),
             "'resized' must be of type int",
         ),
