@@ -16,10 +16,12 @@ from distbench.diagnose.readings import repeats
 from distbench.diagnose.seeds import find_own_draws
 from distbench.evidence import Evidence
 from distbench.scenario import Scenario
+from distbench.trace import UPDATED
 from distbench.verdict import Run, Status
 
 _GIVEN = "cluster and one device were given the same, those of each example"
 _DRAWS = "note: the step draws random numbers;"
+_AMONG_REPLICAS = "replicas"
 _SHARED = "randomness-shared"
 _SAID = (Status.PASS, Status.UNDECIDABLE, Status.FAIL)
 
@@ -39,24 +41,33 @@ def draws_anew(evidence: Evidence) -> bool:
     return not repeats(evidence) or bool(find_own_draws(evidence))
 
 
-def tell_given(found: Judgement, again: Run) -> Run | None:
+def _is_of_update(found: Judgement) -> bool:
+    """Whether what is wrong is what an update draws anew, the same on all replicas."""
+    wrong = [pair for pair in found.compared if pair.wrong]
+    return all(p.phase in UPDATED and p.relation != _AMONG_REPLICAS for p in wrong)
+
+
+def tell_given(evidence: Evidence, found: Judgement, again: Run) -> Run | None:
     """What a scenario comes to that was run again and given its numbers.
 
     Args:
-        found: What it came to with its own.
+        evidence: What was seen of it with its own.
+        found: What that came to.
         again: What it came to then.
 
     Returns:
         None where the first run stands: what fails with numbers of its own alone may do
-        so because of these.
+        so because replicas draw what they should have in common.
     """
     if again.status is Status.FAIL:
         return add_note(again, f"{_DRAWS} found where {_GIVEN}")
-    if again.status is not Status.PASS or found.status is Status.FAIL:
+    if again.status is not Status.PASS:
         return None
+    if found.status is Status.FAIL:
+        if repeats(evidence) or not _is_of_update(found):
+            return None
+        found = replace(found, findings=())
     warnings = [f"warning: {finding.code}" for finding in found.findings]
-    note = f"note: the step draws; it was given {_GIVEN}, and so was one device"
-    notes = (*warnings, again.message, note)
-    return replace(
-        again, findings=found.findings, message="; ".join(filter(None, notes))
-    )
+    notes = (*warnings, again.message, f"{_DRAWS} {_GIVEN}")
+    message = "; ".join(filter(None, notes))
+    return replace(again, findings=found.findings, message=message)

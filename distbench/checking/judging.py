@@ -158,7 +158,7 @@ class Judging:
             )
             judgement = self._looking.judge(item, evidence, judgement)
             if may_be_given(item.scenario, evidence, judgement):
-                drawn = self._judge_given(tier, judgement, given)
+                drawn = self._judge_given(evidence, judgement, given)
                 if drawn is not None:
                     yield drawn
                     continue
@@ -257,17 +257,17 @@ class Judging:
         return None if told is None else _Judged(told, other)
 
     def _judge_given(
-        self, tier: Tier, found: Judgement, run_given: Callable[[], _Again]
+        self, evidence: Evidence, found: Judgement, run_given: Callable[[], _Again]
     ) -> _Judged | None:
         """What shows where a step is given its numbers; None if the first run stands.
 
         Where nothing was compared, as of a step that raises, it may be for those. Who
         draws by other means as well has not been given all.
         """
-        again = run_given().get(tier)
+        again = run_given().get(evidence.tier)
         if again is None or again.evidence is None or draws_anew(again.evidence):
             return None
-        told = tell_given(found, again.run)
+        told = tell_given(evidence, found, again.run)
         return None if told is None else again._replace(run=told)
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:

@@ -53,9 +53,7 @@ def _draw_everything() -> dict[str, Any]:
             for k, v in first.items()
         },
         "repeats": all(bool(tf.reduce_all(first[k] == again[k])) for k in first),
-        "moves on": [
-            k for k in first if not bool(tf.reduce_all(first[k] == other[k]))
-        ],
+        "moves on": [k for k in first if not bool(tf.reduce_all(first[k] == other[k]))],
         "others outside": bool(tf.reduce_any(outside[0] != outside[1])),
     }
 

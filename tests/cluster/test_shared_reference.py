@@ -73,7 +73,8 @@ def test_each_cluster_gets_the_verdict_that_it_gets_alone(
 ) -> None:
     subject, workload = SUBJECTS[name]
     together = distbench.check(subject, CLUSTERS, workload=workload)
-    assert asked == ["reference"]
+    # What draws is run once more on each cluster, and given its numbers.
+    assert asked == ["reference"] * (4 if name == "random" else 1)
     alone = [distbench.check(subject, c, workload=workload) for c in CLUSTERS]
     assert len(asked) == 1 + len(CLUSTERS)
     # The first run that shows a cause tries it, and so does each one that is alone.

@@ -231,6 +231,7 @@ ALLOWED: dict[str, set[str]] = {
         "diagnose.seeds",
         "evidence",
         "scenario",
+        "trace",
         "verdict",
         "checking.runs",
     },

@@ -83,13 +83,13 @@ class Reference:
         self.graph = graph
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
+        is_drawn = draws_on(graph, Handles(session.table).known)
         if program.shards_known:
-            self.repeats = True
+            self.repeats = not is_drawn
             # The share of a penalty is a constant of the trace, so the step of a shard
             # needs a trace of its own.
             self.shard_step = session.make_step(function)
         else:
-            is_drawn = draws_on(graph, Handles(session.table).known)
             self.repeats = not is_drawn and self._find_repeats(batch)
             self.shard_step = self._whole
             if not self._whole.any_size:
