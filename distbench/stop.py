@@ -21,12 +21,15 @@ class Stop:
         phase: What of it.
         replica: Global number of the replica.
         variable: Path of the variable, or the end of one; empty stops at each.
+        given_draws: Whether steps are given what they draw: beside other random numbers
+            than the replica has, those of one device say nothing.
     """
 
     step: int = 0
     phase: Phase = "local_gradient"
     replica: int = 0
     variable: str = ""
+    given_draws: bool = True
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:

@@ -51,5 +51,6 @@ def _find_stop(verdict: Verdict, run: Run) -> tuple[TargetRef, CheckOptions, Sto
         phase=finding.phase,
         replica=min(finding.replicas, default=0),
         variable=finding.variable,
+        given_draws=scenario.given_draws,
     )
     return find_target(scenario.target), make_start(scenario, run), stop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 from distbench.cluster import ClusterSpec
@@ -61,6 +61,7 @@ def observe_stopped(
         ClusterError: A task failed.
     """
     _check_stop(stop, spec)
+    scenario = replace(scenario, given_draws=stop.given_draws)
     deadline = launch.give_time(scenario.timeout_s)
     folder = launch.directory.make_folder(f"stopped-{time.monotonic_ns()}")
     address = launch.directory.path / "terminal"

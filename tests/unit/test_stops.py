@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,15 @@ def test_the_first_finding_is_where_to_stop() -> None:
     assert ref.describe() == TARGET
     assert (options.clusters, options.workloads) == (("mwms:2",), ("linear",))
     wanted = Stop(step=2, phase="reduced_gradient", replica=1, variable="w")
-    assert stop == wanted
+    # Found where steps drew for themselves: they do so again.
+    assert stop == replace(wanted, given_draws=False)
+
+
+def test_a_step_that_was_given_its_numbers_is_given_them_where_it_stops() -> None:
+    run = fail()
+    given = replace(run, setup={**run.setup, "given_draws": True})
+    *_, stop = pick_stop(judge(given))
+    assert stop.given_draws
 
 
 def test_a_run_that_can_be_stopped_is_looked_for() -> None:
