@@ -24,6 +24,10 @@ def _build_late(optimizer: Any, variables: Sequence[Any]) -> None:
     """Leave it to the first step, as most families do."""
 
 
+def _make_slots(optimizer: Any, variables: Sequence[Any]) -> None:
+    optimizer.build(list(variables))
+
+
 def _get_iterations(optimizer: Any) -> Any:
     # `iterations` creates the counter where it does not exist yet, as a step would.
     return getattr(optimizer, "iterations", None)
@@ -48,6 +52,7 @@ class Family:
         paths: The aggregation paths that it has.
         build: Makes an optimizer ready for variables, under the strategy's scope, if
             its users have to.
+        make_slots: Makes what an optimizer keeps, as its first update would.
         options: Attributes of the base class that change what it computes, as numbers;
             a control takes them from the subject.
         find_counter: The variable in which an optimizer counts its steps, or None.
@@ -62,6 +67,7 @@ class Family:
     paths: tuple[str, ...]
     options: tuple[str, ...] = ()
     build: Callable[[Any, Sequence[Any]], None] = _build_late
+    make_slots: Callable[[Any, Sequence[Any]], None] = _make_slots
     find_counter: Callable[[Any], Any] = _get_iterations
     descent: str = "SGD"
     read_config: Callable[[Any, Any], Mapping[str, Any]] = _get_config

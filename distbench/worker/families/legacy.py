@@ -8,7 +8,10 @@ of `apply_gradients` -> `_aggregate_gradients`, unless the flag is off ->
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import tensorflow as tf
 
 from distbench.scenario.choices import PATHS
 from distbench.worker.families.family import Family, Pairs
@@ -35,6 +38,12 @@ def hand_over(optimizer: Any, pairs: Pairs, *, aggregate: bool = True) -> None:
     optimizer.apply_gradients(pairs, **options)
 
 
+def make_slots(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Make counter, hyperparameters and slots, by the names that an update gives."""
+    with tf.name_scope(optimizer._name):
+        optimizer._create_all_weights(list(variables))
+
+
 FAMILY = Family(
     bases={
         "tf_keras.src.optimizers.legacy.optimizer_v2.OptimizerV2": (
@@ -54,6 +63,7 @@ FAMILY = Family(
     install=install,
     hand_over=hand_over,
     paths=tuple(PATHS),
+    make_slots=make_slots,
     options=("clipnorm", "clipvalue", "global_clipnorm"),
 )
 

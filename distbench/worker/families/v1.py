@@ -82,6 +82,11 @@ def read_config(kind: Any, optimizer: Any) -> dict[str, Any]:
     return found
 
 
+def make_slots(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Make slots, as the first update does."""
+    optimizer._create_slots(list(variables))
+
+
 FAMILY = Family(
     bases={_BASE: "tf.compat.v1.train.Optimizer"},
     controls={_BASE: "make_v1_sgd"},
@@ -89,6 +94,7 @@ FAMILY = Family(
     hand_over=hand_over,
     paths=("default", "user", "none"),
     build=build,
+    make_slots=make_slots,
     find_counter=find_counter,
     descent="GradientDescentOptimizer",
     read_config=read_config,

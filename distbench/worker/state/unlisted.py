@@ -17,7 +17,11 @@ _DRAWS = "Rng"
 
 
 def list_unlisted(
-    held: Iterable[Any], graph: tf.Graph, known: Iterable[Any]
+    held: Iterable[Any],
+    graph: tf.Graph,
+    known: Iterable[Any],
+    *,
+    used_between: bool = False,
 ) -> list[Any]:
     """Variables that a step uses, and that nobody has named.
 
@@ -31,12 +35,17 @@ def list_unlisted(
         held: Where to look for them first.
         graph: The traced step.
         known: Variables that belong to somebody else.
+        used_between: Whether Python code uses what is held between two steps as well,
+            which no graph shows.
     """
     used = {id(outer) for outer, _ in graph.captures}
     seen = {id(part) for variable in known for part in list_components(variable)}
     found = {}
     others = _list_written(graph, seen)
-    for variable in itertools.chain(list_shards(held), others):
+    own = list(list_shards(held))
+    if used_between:
+        used |= {id(p.handle) for variable in own for p in list_components(variable)}
+    for variable in itertools.chain(own, others):
         parts = list_components(variable)
         handles = {id(part.handle) for part in parts} & used
         if handles and seen.isdisjoint(map(id, parts)):

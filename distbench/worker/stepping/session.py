@@ -39,6 +39,7 @@ from distbench.worker.stepping.refused import (
     check_shapes,
     check_values,
 )
+from distbench.worker.stepping.slots_ahead import make_slots_ahead
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
@@ -195,6 +196,10 @@ class Session:
             graph = step.trace(shards)
             check_optimizers(self.program, self._given)
         self.refresh_state(graph)
+        if self.program.acts_between_steps:
+            with self.strategy.scope():
+                make_slots_ahead(self.optimizers, self.program.variables())
+            self.refresh_state(graph)
         with self.guard("first step"):
             check_values(self.table)
         return graph
@@ -221,7 +226,12 @@ class Session:
         known = list_shards(
             itertools.chain(listed, self.program.bookkeeping(), *others)
         )
-        listed += list_unlisted(self.program.held_variables(), graph, known)
+        listed += list_unlisted(
+            self.program.held_variables(),
+            graph,
+            known,
+            used_between=self.program.acts_between_steps,
+        )
         more = name_state(metrics, listed)
         shown = [v for metric in metrics for v in metric.variables if id(v) in more]
         self.table.replace(

@@ -1,0 +1,43 @@
+"""Mistakes in what a loop does between two steps."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import fault
+from distbench.samples.program import BUFFERS, TRAINED
+from distbench.samples.replicas import all_reduce
+from distbench.unusual.between import FollowedBetweenSteps, UpdatedBetweenSteps
+
+_CLUSTERS = ("mirrored:2", "mwms:2")
+
+
+@fault(
+    "update-repeated",
+    "variable",
+    BUFFERS,
+    like="keras-team/keras#19990",
+    clusters=_CLUSTERS,
+)
+class FollowedForEachReplicaBetween(FollowedBetweenSteps):
+    """Copies that nobody lists go their way once for each replica."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.times = strategy.num_replicas_in_sync
+
+    def follow(self, copy, variable):
+        for _ in range(self.times):
+            super().follow(copy, variable)
+
+
+@fault(
+    "double-reduction",
+    "variable",
+    TRAINED,
+    like="tensorflow/recommenders-addons#183",
+    clusters=_CLUSTERS,
+)
+class SummedTwiceBetween(UpdatedBetweenSteps):
+    """The loop sums what was added up, and so does the optimizer."""
+
+    def reduce(self, gradients):
+        return list(all_reduce("sum", gradients))

@@ -1,0 +1,63 @@
+"""Unusual but correct programs whose loop does a part of the work between two steps."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import tf
+from distbench.samples.program import BUFFERS, Program
+from distbench.unusual.program import unusual
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
+class FollowedBetweenSteps(Program):
+    """Copies that nobody lists go a tenth of the way to the weights."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.copies = [
+            tf.Variable(variable, trainable=False, name=name)
+            for name, variable in zip(BUFFERS, self.trained(), strict=True)
+        ]
+
+    def before_step(self, step):
+        if step:
+            for copy, variable in zip(self.copies, self.trained(), strict=True):
+                self.follow(copy, variable)
+
+    def follow(self, copy, variable):
+        copy.assign_add(0.1 * (variable - copy))
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
+class UpdatedBetweenSteps(Program):
+    """A step adds up gradients, and the loop has the optimizer take them then."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.strategy = strategy
+        self.kept = [
+            tf.Variable(
+                tf.zeros_like(variable),
+                trainable=False,
+                name=name,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
+            )
+            for name, variable in zip(BUFFERS, self.trained(), strict=True)
+        ]
+
+    def apply(self, gradients):
+        for kept, gradient in zip(self.kept, gradients, strict=True):
+            kept.assign_add(tf.convert_to_tensor(gradient))
+
+    def before_step(self, step):
+        if step:
+            self.strategy.run(self.update)
+
+    def reduce(self, gradients):
+        return gradients
+
+    def update(self):
+        own = [kept.read_value() for kept in self.kept]
+        super().apply(self.reduce(own))
+        for kept in self.kept:
+            kept.assign(tf.zeros_like(kept))
