@@ -38,6 +38,37 @@ class Counting(tf.Module):
         self.last = Seen(step=-1)
 
 
+TAKEN = 0
+LEFT: list[int] = []
+
+
+def count_in_module() -> int:
+    global TAKEN  # as users do
+    TAKEN += 1
+    LEFT.append(TAKEN)
+    return len(LEFT)
+
+
+class ByClass:
+    """Counts in a class, in what functions close over, and in a module."""
+
+    count = 0
+
+    def __init__(self) -> None:
+        made = 0
+
+        def make() -> int:
+            nonlocal made
+            made += 1
+            return made
+
+        self.make = make
+
+    def step(self) -> tuple[int, int, int]:
+        type(self).count += 1
+        return self.count, self.make(), count_in_module()
+
+
 @dataclass(frozen=True)
 class Seen:
     """Replaced, and never changed."""
@@ -152,3 +183,16 @@ def test_what_is_no_plain_value_is_left_as_it_is() -> None:
     with between.begin(0):
         assert (root.model, root.text, root.data[0]) == (model, "a", 1.0)
         assert module.built
+
+
+def test_what_code_keeps_is_put_back() -> None:
+    program = ByClass()
+    between = Between(program)
+
+    def run(step: int) -> tuple[int, ...]:
+        with between.begin(step):
+            return program.step()
+
+    first = [run(step) for step in range(3)]
+    assert first == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
+    assert [run(step) for step in (0, 2, 1)] == [first[0], first[2], first[1]]

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import copy
 import random
-import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import cached_property
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from distbench.worker.process.sources import is_own_file
 from distbench.worker.state.components import is_variable
 from distbench.worker.state.reachable import get_attributes, walk
+from distbench.worker.subjects.code_state import (
+    CodeState,
+    is_users,
+    list_class_state,
+    list_function_state,
+)
 
 _NUMBERS = (str, bytes, int, float, complex, bool, type(None), np.generic)
 _TABLES = (
@@ -143,24 +148,17 @@ _STATES: tuple[tuple[Any, Callable[[Any], Any], Callable[[Any, Any], None]], ...
 """Kinds of objects that have a state: how it is read, and how it is set."""
 
 
-def _find_held(item: Any) -> dict[str, Any]:
+def _find_held(item: Any) -> MutableMapping[str, Any]:
     """A dictionary itself, or the attributes of an object of the user's own class.
 
     Keras has its own way with its layers and optimizers.
     """
-    if isinstance(item, dict):
+    if isinstance(item, (dict, CodeState)):
         return item
     bases = {kind.__module__.partition(".")[0] for kind in type(item).__mro__}
-    if is_variable(item) or bases & {"keras", "tf_keras"} or not _is_users(type(item)):
+    if is_variable(item) or bases & {"keras", "tf_keras"} or not is_users(type(item)):
         return {}
     return get_attributes(item)
-
-
-def _is_users(kind: type) -> bool:
-    # What was pickled by value says that it is of the main module.
-    module = sys.modules.get(kind.__module__)
-    is_main = module is None or kind.__module__ == "__main__"
-    return is_main or is_own_file(getattr(module, "__file__", None) or "")
 
 
 def _is_set_by_tf(name: Any) -> bool:
@@ -195,9 +193,11 @@ def _is_frozen(value: Any) -> bool:
     return settings is not None and settings.frozen
 
 
-def _put(held: dict[str, Any], name: str, value: Any) -> None:
+def _put(held: MutableMapping[str, Any], name: str, value: Any) -> None:
     """Set it, in place where others may hold it too."""
     current: Any = held.get(name)
+    if current is value:
+        return
     if name in held and not _is_plain(current):
         return  # by now it is something else, as a model is that was None
     if type(current) is not type(value):
@@ -222,4 +222,6 @@ def _list_children(item: Any) -> list[Any]:
         return list(item.values()) if len(item) < _LARGE else []
     if isinstance(item, (list, tuple)):
         return list(item) if len(item) < _LARGE else []
-    return list(_find_held(item).values())
+    if isinstance(item, (FunctionType, MethodType)):
+        return list_function_state(item)
+    return [*_find_held(item).values(), *list_class_state(type(item))]
