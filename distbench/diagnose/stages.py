@@ -5,6 +5,7 @@ from __future__ import annotations
 from distbench.compare.comparison import Judged
 from distbench.compare.leading import find_counts, find_unled
 from distbench.compare.pair import TOLD
+from distbench.diagnose.between_steps import put_begun_first
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.in_turn import leave_out_led_losses
@@ -66,7 +67,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     if chain.broken and not findings:
         findings = [_tell_first(evidence, chain)]
     findings.sort(key=lambda f: (f.step, _place(f), f.warning, f.code == "unexplained"))
-    return tuple(findings)
+    return put_begun_first(evidence, findings)
 
 
 def _list_misled_steps(evidence: Evidence, wrong: list[Judged]) -> set[int]:

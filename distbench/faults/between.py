@@ -5,7 +5,11 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.program import BUFFERS, TRAINED
 from distbench.samples.replicas import all_reduce
-from distbench.unusual.between import FollowedBetweenSteps, UpdatedBetweenSteps
+from distbench.unusual.between import (
+    DecayedBetweenSteps,
+    FollowedBetweenSteps,
+    UpdatedBetweenSteps,
+)
 
 _CLUSTERS = ("mirrored:2", "mwms:2")
 
@@ -27,6 +31,24 @@ class FollowedForEachReplicaBetween(FollowedBetweenSteps):
     def follow(self, copy, variable):
         for _ in range(self.times):
             super().follow(copy, variable)
+
+
+@fault(
+    "weight-decay-repeated",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#19990",
+    clusters=_CLUSTERS,
+)
+class DecayedForEachReplicaBetween(DecayedBetweenSteps):
+    """The loop takes N times as much of the weights away: the next loss is wrong."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.replicas = strategy.num_replicas_in_sync
+
+    def find_rate(self):
+        return super().find_rate() * self.replicas
 
 
 @fault(

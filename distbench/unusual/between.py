@@ -28,6 +28,19 @@ class FollowedBetweenSteps(Program):
 
 
 @unusual(clusters=("mirrored:2", "mwms:2"))
+class DecayedBetweenSteps(Program):
+    """The loop takes a hundredth of the weights away."""
+
+    def before_step(self, step):
+        if step:
+            for variable in self.trained():
+                variable.assign(variable * (1.0 - self.find_rate()))
+
+    def find_rate(self):
+        return 0.01
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
 class UpdatedBetweenSteps(Program):
     """A step adds up gradients, and the loop has the optimizer take them then."""
 

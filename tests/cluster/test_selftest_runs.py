@@ -32,6 +32,8 @@ LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
         # Smaller than the scatter of what the step draws.
         ("followed-by-each-replica", "mwms:2"),
         pytest.param("own-mean-under-noise-in-turns", "mirrored:2", marks=LONG),
+        ("decayed-for-each-replica-between", "mirrored:2"),
+        pytest.param("followed-for-each-replica-between", "mwms:2", marks=LONG),
     ],
 )
 def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
@@ -52,6 +54,7 @@ def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
         ("count-of-all-under-statistics", "mwms:2"),
         pytest.param("statistics-of-all", "central:2", marks=LONG),
         ("branches-by-chance", "mirrored:2"),
+        ("updated-between-steps", "mwms:2"),
     ],
 )
 def test_an_unusual_program_passes(name: str, cluster: str) -> None:

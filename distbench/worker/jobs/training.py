@@ -194,6 +194,7 @@ class TrainingJobs:
             notes={
                 "tier": tier,
                 "micro_steps": session.board.seen.gradients.count(),
+                "begun": [session.begun.get(s, {}) for s in range(len(session.begun))],
                 **self._traced,
                 **session.board.note_intermediates(),
                 **{f"spoilt-{r}": steps for r, steps in self._spoilt.items()},

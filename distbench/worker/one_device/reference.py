@@ -237,6 +237,7 @@ class Reference:
             places=[session.program.find_place(s) for s in range(len(digests))],
             left_out=[session.program.count_left_out(s) for s in range(len(digests))],
             narrowest=self.narrowest,
+            begun=[session.begun.get(s, {}) for s in range(len(digests))],
             draws=self.draws,
             seeds=self.seeds,
             **session.board.note_intermediates(),

@@ -42,7 +42,13 @@ from distbench.worker.stepping.refused import (
 from distbench.worker.stepping.slots_ahead import make_slots_ahead
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.board import TapBoard
-from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
+from distbench.worker.taps.collect import (
+    State,
+    collect_state,
+    collect_taps,
+    digest_state,
+    read_state,
+)
 from distbench.worker.taps.given_draws import GivenDraws
 from distbench.worker.taps.handed import Handed
 from distbench.worker.taps.intermediates import Intermediates
@@ -69,6 +75,8 @@ class Session:
             of them, as over a pipeline: a worker that traced anew for its own sizes
             would wait in other collectives than those whose shards stay as they are.
         shelf: Where large arrays of what is recorded are put; None keeps them.
+        begun: By step, digests of the state in which it began last, by path; of a
+            program that does nothing between steps, none.
     """
 
     def __init__(
@@ -118,6 +126,7 @@ class Session:
         self.handed = Handed(self._devices, self.first_replica)
         self.tapped = tapped and not alone and not program.is_compiled
         self.varies = False
+        self.begun: dict[int, dict[str, str]] = {}
         self.shelf: Shelf | None = None
         if self.tapped:
             for optimizer in self.optimizers:
@@ -258,6 +267,8 @@ class Session:
             self.strategy.scope(),
         ):
             self.program.before_step(step)
+        if self.program.acts_between_steps:
+            self.begun[step] = digest_state(self.table)
         if self._draws is not None:
             self._draws.tell_step(step)
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.trace import PHASES, Phase, Recorded, TraceKey
+from distbench.trace.content import digest_64
 from distbench.worker.state.components import read_component
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
@@ -34,6 +35,15 @@ def read_state(
         for variable in table.state
         if paths is None or variable.info.path in paths
         for number, component in enumerate(variable.components)
+    }
+
+
+def digest_state(table: VariableTable) -> dict[str, str]:
+    """By path, a text that tells values apart, of the first copy of each variable."""
+    return {
+        variable.info.path: digest_64(read_component(variable.components[0])).hex()
+        for variable in table.state
+        if variable.components
     }
 
 
