@@ -170,13 +170,17 @@ class Probes:
         }
 
     def _is_plain(self, doubled: Trace, replica: int) -> bool:
-        """Whether all that a shard has stays or doubles with its examples."""
+        """Whether each gradient of a shard stays or doubles with its examples.
+
+        A loss beside in-batch negatives does neither, where its gradients stay.
+        """
         return all(
             value is not None
             and any(are_near(value, twice, None, part=part) for part in (1.0, 2.0))
-            for key, twice in doubled.select(step=0, replica=replica)
+            for key, twice in doubled.select(
+                step=0, phase="local_gradient", replica=replica
+            )
             for value in [self._recorded.get(key)]
-            if key.phase in COMPUTED
         )
 
     def _find_moves(self, batch: Any) -> dict[tuple[str, int], Any]:
