@@ -30,7 +30,10 @@ def may_be_given(scenario: Scenario, evidence: Evidence, judgement: Judgement) -
     """Whether a step that is given its random numbers may show more."""
     if scenario.given_draws or scenario.faults or scenario.in_flight > 1:
         return False
-    if evidence.subject.compiled or not draws_anew(evidence):
+    is_open = bool(evidence.reference.notes.get("draws")) and (
+        "loss" not in judgement.references
+    )
+    if evidence.subject.compiled or not (is_open or draws_anew(evidence)):
         return False
     shared = any(f.code == _SHARED and not f.warning for f in judgement.findings)
     return judgement.status in _SAID and not shared
