@@ -105,7 +105,9 @@ def _apply_surroundings(start: Message) -> None:
     """Make this process see what the bench sees: environment, folder, import path."""
     os.environ.clear()
     os.environ.update(start["environment"])
-    tempfile.tempdir = None  # remembered by the fork server, from its own TMPDIR
+    # The folder that goes with the run, whatever the subject makes of its environment
+    # and however full the disk is: AutoGraph writes files in all that it traces.
+    tempfile.tempdir = start["scratch"]
     os.chdir(start["cwd"])
     sys.path[:] = start["sys_path"]
     # Lines reach the log even if the task is killed the moment after.

@@ -239,6 +239,7 @@ def _make_start_message(
             tf_config=make_tf_config(task, places.addresses),
             hosts=list_hosts(places.addresses),
         ),
+        "scratch": str(files.scratch),
         "cwd": str(find_current_folder()),
         "sys_path": sys.path,
         "task": dataclasses.asdict(task),

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -30,10 +31,15 @@ from distbench.launch.start import start_group
 
 
 @pytest.mark.parametrize("how", ["fork", *swept("spawn")])
+@pytest.mark.parametrize(
+    "payload",
+    [{}, {"environment": {}}, {"environment": {"TMPDIR": "/tmp"}}],
+    ids=["as-it-is", "environment-cleared", "folder-of-the-users"],
+)
 def test_what_tasks_leave_in_their_temporary_folder_goes_with_the_run(
-    start: Starter, how: str, run_directory: RunDirectory
+    start: Starter, how: str, payload: dict[str, Any], run_directory: RunDirectory
 ) -> None:
-    left = start(start=how).call("make_file", {}, deadline=TIMEOUT_S)
+    left = start(start=how).call("make_file", payload, deadline=TIMEOUT_S)
     names = [Path(result["name"]) for result in left.values()]
     assert [name.exists() for name in names] == [True, True]
     run_directory.close()
