@@ -25,6 +25,7 @@ _VERDICTS = pytest.StashKey[list["Verdict"]]()
 _PASSED = pytest.StashKey[bool]()
 _ON_REPORT = "distbench_verdicts"
 _BROKEN = "distbench_broken"
+_RUN_AGAIN: str = "rerun"
 _FILES = ("distbench_json", "distbench_html", "distbench_tests")
 _FOLDERS = ("distbench_tensorboard",)
 _DETAILED = ("distbench_html", "distbench_tensorboard")
@@ -40,7 +41,9 @@ _SET = {
 @pytest.fixture
 def distbench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """Checks subjects and runs functions on real clusters."""
-    verdicts = request.node.stash.setdefault(_VERDICTS, [])
+    # New ones: other plugins run a failed test again, as the same item.
+    verdicts: list[Verdict] = []
+    request.node.stash[_VERDICTS] = verdicts
     bench = Bench(_read_settings(request.config), verdicts)
     yield bench
     if request.node.stash.get(_PASSED, False):
@@ -140,13 +143,23 @@ class Collector:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._is_xdist_worker = hasattr(config, "workerinput")
-        self._documents: list[str] = []
         self._tests: dict[str, list[pytest.TestReport]] = {}
+        self._void: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the verdicts that a report carries, from xdist's workers too."""
-        self._documents.extend(getattr(report, _ON_REPORT, ()))
-        self._tests.setdefault(report.nodeid, []).append(report)
+        """Take the verdicts that a report carries, from xdist's workers too.
+
+        Of a test that another plugin runs again the last run alone counts, as it does
+        for pytest: pytest-rerunfailures calls what failed before "rerun", and what it
+        tells of the same run after that is as void.
+        """
+        if report.when == "setup":
+            self._void.discard(report.nodeid)
+        if report.outcome == _RUN_AGAIN:
+            self._void.add(report.nodeid)
+            self._tests.pop(report.nodeid, None)
+        if report.nodeid not in self._void:
+            self._tests.setdefault(report.nodeid, []).append(report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -160,7 +173,8 @@ class Collector:
         from distbench.verdict import merge_verdicts
         from distbench.verdict.document import verdict_from_json, verdict_to_json
 
-        merged = merge_verdicts(verdict_from_json(text) for text in self._documents)
+        documents = self._list_documents()
+        merged = merge_verdicts(verdict_from_json(text) for text in documents)
         if place := places.get("distbench_json"):
             write_report(place, verdict_to_json(merged) + "\n")
         if place := places.get("distbench_html"):
@@ -185,11 +199,19 @@ class Collector:
         from distbench.errors import count_things
 
         for name, place in self._list_places().items():
-            told = count_things(len(self._documents), "verdict")
+            told = count_things(len(self._list_documents()), "verdict")
             if name == "distbench_tests":
                 ended = sum(map(_has_ended, self._tests.values()))
                 told = count_things(ended, "test")
             terminalreporter.write_line(f"distbench: {told} in {place}")
+
+    def _list_documents(self) -> list[str]:
+        return [
+            text
+            for reports in self._tests.values()
+            for report in reports
+            for text in getattr(report, _ON_REPORT, ())
+        ]
 
     def _list_places(self) -> dict[str, Path]:
         """Where verdicts go, by the option; nowhere if tests are only listed."""
@@ -210,17 +232,19 @@ def pytest_runtest_makereport(
     verdicts = item.stash.get(_VERDICTS, [])
     if call.when == "call":
         item.stash[_PASSED] = report.passed
-    if call.when == "call" and verdicts:
+    if call.excinfo is not None and report.failed:
+        if isinstance(call.excinfo.value, (BadInputError, ClusterError)):
+            setattr(report, _BROKEN, True)
+        _explain_failure(report, call.excinfo, verdicts)
+    # One report carries them: a test with subtests has several of its call.
+    if call.when == "teardown" and verdicts:
         from distbench.verdict.document import verdict_to_json
 
         documents = [
             verdict_to_json(_name_test(v, item), details=True) for v in verdicts
         ]
         setattr(report, _ON_REPORT, documents)
-    if call.excinfo is not None and report.failed:
-        if isinstance(call.excinfo.value, (BadInputError, ClusterError)):
-            setattr(report, _BROKEN, True)
-        _explain_failure(report, call.excinfo, verdicts)
+        item.stash[_VERDICTS] = []
     return report
 
 

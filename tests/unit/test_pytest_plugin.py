@@ -5,12 +5,19 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
-from plugin_suites import MANY, check_endings, check_one_document, prepare, run_suite
+from plugin_suites import (
+    MANY,
+    RUN_AGAIN,
+    check_endings,
+    check_one_document,
+    prepare,
+    run_suite,
+)
 from verdict_samples import make_run, make_verdict
 
 from distbench.history.suite import TestOutcome, make_suite_verdict
 from distbench.verdict import Status
-from distbench.verdict.document import verdict_to_json
+from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 pytest_plugins = ["pytester"]
 
@@ -219,6 +226,58 @@ def test_the_failed_ones_alone_run_again(suite: pytest.Pytester) -> None:
     ):
         result = suite.runpytest_inprocess("-pno:hypothesispytest", *words)
         result.assert_outcomes(**outcomes)
+
+
+@pytest.mark.parametrize(
+    ("fails", "ended"),
+    [("test", "pass"), ("teardown", "pass"), ("set-up", "pass"), ("always", "fail")],
+)
+def test_of_a_test_that_is_run_again_the_last_run_counts(
+    suite: pytest.Pytester, fails: str, ended: str
+) -> None:
+    suite.makeconftest((suite.path / "conftest.py").read_text() + RUN_AGAIN)
+    result = run_suite(
+        suite,
+        f"""
+        import pytest
+        runs = []
+        @pytest.fixture
+        def late():
+            yield
+            assert len(runs) > 1 or {fails!r} != "teardown"
+        @pytest.fixture
+        def early():
+            runs.append(1)
+            assert len(runs) != 2 or {fails!r} != "set-up"
+        def test_it(late, early, distbench):
+            is_wrong = {fails!r} == "always" or len(runs) == 1
+            subject = "wrong" if is_wrong and {fails!r} != "teardown" else "right"
+            distbench.check(subject).raise_for_status()
+        """,
+        "--distbench-json=v.json",
+        "--distbench-tests=t.json",
+    )
+    result.stdout.fnmatch_lines(["*distbench: 1 verdict in v.json"])
+    verdict = verdict_from_json((suite.path / "v.json").read_text())
+    assert [str(run.status) for run in verdict.runs] == [ended]
+    [test] = verdict_from_json((suite.path / "t.json").read_text()).runs
+    assert str(test.status) == ended
+
+
+def test_the_verdicts_of_a_test_with_subtests_are_told_once(
+    suite: pytest.Pytester,
+) -> None:
+    result = run_suite(
+        suite,
+        """
+        def test_it(distbench, subtests):
+            for subject in ("a", "wrong", "b"):
+                with subtests.test(subject=subject):
+                    assert distbench.check(subject)
+        """,
+        "--distbench-json=v.json",
+    )
+    result.stdout.fnmatch_lines(["*distbench: 3 verdicts in v.json"])
 
 
 def test_a_place_that_cannot_be_written_is_refused_at_once(
