@@ -324,12 +324,12 @@ def _explain_failure(
         if isinstance(error, ClusterError) and error.detail:
             report.sections.append(("distbench: tasks", error.detail))
     elif isinstance(error, AssertionError):
-        failed = [v for v in _find_verdicts(excinfo, verdicts) if not v]
-        if failed:
-            from distbench.verdict import describe_verdict
+        from distbench.verdict import describe_verdict
 
-            text = "\n".join(describe_verdict(verdict) for verdict in failed)
-            report.sections.append(("distbench: diagnosis", text))
+        failed = [v for v in _find_verdicts(excinfo, verdicts) if not v]
+        # The frame holds what the fixture handed out: another object, the same words.
+        if told := dict.fromkeys(map(describe_verdict, failed)):
+            report.sections.append(("distbench: diagnosis", "\n".join(told)))
 
 
 def _find_users_line(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
@@ -354,11 +354,7 @@ def _find_verdicts(
     from distbench.verdict import Verdict
 
     held = excinfo.traceback[-1].frame.f_locals.values()
-    seen: set[int] = set()
-    for value in (*verdicts, *held):
-        if isinstance(value, Verdict) and id(value) not in seen:
-            seen.add(id(value))
-            yield value
+    return (value for value in (*verdicts, *held) if isinstance(value, Verdict))
 
 
 def _read_settings(config: pytest.Config) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def test_a_failed_assertion_shows_the_diagnosis(
     result.assert_outcomes(failed=1)
     if given or "status" not in line:
         result.stdout.fnmatch_lines(["*diagnosis*", "*Let the optimizer aggregate.*"])
+        assert result.stdout.str().count("Let the optimizer aggregate.") == 1
 
 
 def test_a_broken_cluster_shows_its_log(suite: pytest.Pytester) -> None:
