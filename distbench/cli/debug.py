@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distbench.errors import BadInputError
+from distbench.input_file import read_input
 
 EXIT_UNDECIDED = 4
 
@@ -135,13 +136,7 @@ def read_verdict(path: Path) -> Verdict:
     """
     from distbench.verdict.document import verdict_from_json
 
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(
-            f"'{path}' cannot be read: {error}. Expected the JSON that "
-            "'distbench check --json FILE' writes."
-        ) from error
+    text = read_input(path, "the JSON that 'distbench check --json FILE' writes")
     try:
         return verdict_from_json(text)
     except BadInputError as error:

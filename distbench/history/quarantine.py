@@ -20,6 +20,7 @@ from pathlib import Path
 
 from distbench.codes import CODES
 from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.input_file import read_input
 from distbench.pattern import fits
 from distbench.verdict import Run, Status, Verdict
 
@@ -88,13 +89,10 @@ def read_quarantine(path: Path) -> tuple[Entry, ...]:
     parser = configparser.ConfigParser(
         interpolation=None, delimiters=("=",), default_section="\n"
     )
+    expected = "a quarantine list: an INI file with a section for each known failure"
+    text = read_input(path, expected)
     try:
-        parser.read_string(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(
-            f"'{path}' cannot be read: {error}. Expected a quarantine list: an INI "
-            "file with a section for each known failure."
-        ) from error
+        parser.read_string(text)
     except configparser.Error as error:
         problem = " ".join(str(error).split())
         raise BadInputError(

@@ -137,6 +137,11 @@ class History:
                 f"There is no history '{self._path}'. Expected a file that "
                 "'scripts/nightly' or 'distbench history --add VERDICT.json' wrote."
             )
+        if self._path.exists() and not self._path.is_file():
+            raise BadInputError(
+                f"'{self._path}' is no history, but a folder, a device or a pipe. "
+                "Expected the name of a file, which need not be there yet."
+            )
         try:
             # Transactions begin and end where this module says so.
             connection = sqlite3.connect(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distbench.errors import BadInputError
-from distbench.report.files import STDOUT, check_place
+from distbench.report.files import STDOUT, check_place, is_device
 
 _SOURCE = ".py"
 _BEGINNING = 1 << 16
@@ -71,7 +71,7 @@ def check_report(path: Path, kind: Kind, taken: Mapping[str, Path]) -> None:
         BadInputError: The file cannot be written there, or is not to be lost.
     """
     check_place(path)
-    if path == STDOUT or (path.exists() and not path.is_file()):  # such as /dev/null
+    if path == STDOUT or is_device(path):
         return
     place = path.resolve()
     for what, file in taken.items():

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from distbench.errors import DISK_FULL, BadInputError, ClusterError
+from distbench.report.descriptors import find_descriptor, write_descriptor
+from distbench.report.pipes import hold_pipe, write_pipe
 
 STDOUT = Path("-")
 """What most tools call standard output; whoever writes there says nothing else there.
@@ -46,15 +48,25 @@ def _try_place(path: Path) -> None:
     and a name may be too long for the letters that are put before and behind it.
     """
     written = _place_unfinished(path)
-    if written != path:
+    if path.is_fifo() and find_descriptor(path) is None:
+        hold_pipe(path)
+    elif written != path:
         written.touch()
         written.unlink()
 
 
 def _place_unfinished(path: Path) -> Path:
     """Where a report is while it is written: the place itself of one on a device."""
-    is_device = path.exists() and not path.is_file()  # such as /dev/stdout
-    return path if is_device else path.with_name(f".{path.name}.{os.getpid()}")
+    if is_device(path):
+        return path
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def is_device(path: Path) -> bool:
+    """Whether a report is written into what is there: `/dev/null` or a pipe."""
+    if find_descriptor(path) is not None:
+        return True
+    return path.exists() and not path.is_file()
 
 
 @contextlib.contextmanager
@@ -82,7 +94,7 @@ def set_aside(paths: Iterable[Path]) -> Iterator[None]:
 
 def _move(path: Path, to: Path) -> bool:
     """Whether there was a file, which is elsewhere now."""
-    if path == STDOUT or not path.is_file():
+    if path == STDOUT or is_device(path) or not path.is_file():
         return False
     try:
         path.replace(to)
@@ -118,7 +130,12 @@ def write_report(path: Path, text: str) -> None:
     data = text.encode("utf-8", errors="backslashreplace")
     written = _place_unfinished(path)
     try:
-        written.write_bytes(data)
+        if (descriptor := find_descriptor(path)) is not None:
+            write_descriptor(descriptor, data)
+        elif path.is_fifo():
+            write_pipe(path, data)
+        else:
+            written.write_bytes(data)
         if written != path:
             written.replace(path)
     except OSError as error:

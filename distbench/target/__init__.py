@@ -184,9 +184,13 @@ def _find_file(text: str, place: Path, folder: Path) -> Path:
         problem = f"'{path}' is a folder"
     elif path.is_file():
         problem = f"'{path}' does not end in '.py'"
+    elif path.exists():
+        problem = f"'{path}' is a device or a pipe, and no file"
     else:
         problem = f"there is no file '{path}'"
-    near = sorted(p.name for p in path.parent.glob("*.py")) if not path.is_dir() else []
+    near: list[str] = []
+    if not path.exists() or path.is_file():
+        near = sorted(p.name for p in path.parent.glob("*.py"))
     nearest = difflib.get_close_matches(path.name, near, n=1, cutoff=0.5)
     hint = f" Did you mean '{place.parent / nearest[0]}'?" if nearest else ""
     if not path.parent.is_dir():

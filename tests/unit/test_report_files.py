@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from distbench.errors import BadInputError, ClusterError
+from distbench.report.descriptors import find_descriptor
 from distbench.report.files import check_place, write_report
+from distbench.report.pipes import hold_pipe
 
 
 def test_a_report_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -72,3 +76,72 @@ def test_nothing_is_left_of_a_report_that_could_not_be_written(
     with pytest.raises(ClusterError, match="could not be written"):
         write_report(tmp_path / "verdict.json", "text")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(place := tmp_path / "pipe")
+    with pytest.raises(BadInputError, match="is a pipe that nobody reads"):
+        hold_pipe(place, reader_s=0)
+
+
+def test_who_reads_a_pipe_gets_the_report_and_no_end_before_it(tmp_path: Path) -> None:
+    os.mkfifo(place := tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(place.read_text()))
+    reader.start()
+    check_place(place)
+    check_place(place)
+    text = "x" * (1 << 17)
+    write_report(place, text)
+    reader.join()
+    assert read == [text]
+
+
+def test_a_reader_that_has_gone_is_told_when_the_report_is_written(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(place := tmp_path / "pipe")
+    reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+    check_place(place)
+    os.close(reader)
+    with pytest.raises(ClusterError, match="could not be written"):
+        write_report(place, "text")
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "/dev/stdout", "link"])
+@pytest.mark.parametrize("is_file", [True, False], ids=["file", "pipe"])
+def test_a_device_takes_reports(tmp_path: Path, name: str, is_file: bool) -> None:
+    """Standard output is no file of its own, also where it goes to one."""
+    link = tmp_path / "link"
+    link.symlink_to("/proc/self/fd/1")
+    place = tmp_path / name
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from distbench.report.earlier import VERDICT, check_report\n"
+        "from distbench.report.files import set_aside, write_report\n"
+        "place = Path(sys.argv[1]); print('before')\n"
+        "check_report(place, VERDICT, {})\n"
+        "with set_aside([place]): write_report(place, 'text\\n')\n"
+        "print('after')\n"
+    )
+    command = [sys.executable, "-c", code, str(place)]
+    if is_file:
+        with (tmp_path / "out").open("w") as out:
+            subprocess.run(command, stdout=out, check=True)
+        text = (tmp_path / "out").read_text()
+    else:
+        text = subprocess.check_output(command, text=True)
+    middle = [] if name == "/dev/null" else ["text"]
+    assert text.split() == ["before", *middle, "after"]
+    assert link.is_symlink()
+    assert Path("/dev/stdout").is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} <= {"link", "out"}
+
+
+def test_descriptors_are_known_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    assert find_descriptor(Path("/dev/stderr")) == 2
+    assert find_descriptor(Path("/dev/fd/63")) == 63
+    assert find_descriptor(Path(f"/proc/{os.getpid()}/fd/5")) == 5
+    for path in (Path("/dev/null"), tmp_path / "circle", tmp_path / "x.json"):
+        assert find_descriptor(path) is None
