@@ -7,10 +7,11 @@ from typing import Any
 
 from distbench.cluster import Task
 from distbench.launch.channel import EXIT_CHANNEL_CLOSED
+from distbench.launch.crash import find_crash
 from distbench.launch.events import Events
 from distbench.launch.failure import StackRequest, TaskFailedError, read_tail
 from distbench.launch.member import Member, Trouble
-from distbench.launch.notes import read_notes
+from distbench.launch.notes import LINES, read_notes
 from distbench.launch.process import ExitStatus
 
 _GRACE_S = 0.3
@@ -23,6 +24,7 @@ _PEER_GRACE_S = 1.0
 """How long, where all that is known is that a task lost a peer."""
 _STACKS_S = 1.0
 _INJECTED = "injected"
+_GATHER = "all_gather"
 _LOGGED = {True: "Its log shows what it did last.", False: "It had printed nothing."}
 
 
@@ -114,9 +116,7 @@ def make_failure(
         what = "closed descriptors that are not its own"
         why = ", its connection to the bench among them, so what it said last is lost."
     else:
-        is_logged = bool(read_tail(culprit.log).strip())
-        reason = ended.explain(alone=len(members) == 1)
-        what, why = str(ended), f". {reason or _LOGGED[is_logged]}"
+        what, why = str(ended), f". {_explain_end(culprit, ended)}"
     return TaskFailedError(
         f"Task {culprit.task} of '{name}' {what} in job {job!r}{place}{why}",
         task=culprit.task,
@@ -134,6 +134,17 @@ def make_failure(
         waiting=waiting,
         **_gather_detail(members, culprit, stacks),
     )
+
+
+def _explain_end(culprit: Member, ended: ExitStatus) -> str:
+    """Why a process may have ended, by its signal and by what it left."""
+    crash = find_crash(culprit.log) if ended.signal is not None else ""
+    notes = read_notes(culprit.notes, LINES)
+    # TensorFlow gathers in threads of its own.
+    gathers = not crash and any(_GATHER in note for note in notes)
+    is_logged = bool(read_tail(culprit.log).strip())
+    reason = ended.explain(has_gathered=gathers) or _LOGGED[is_logged]
+    return f"It crashed at {crash}. {reason}" if crash else reason
 
 
 def _name_kind(culprit: Member) -> str:

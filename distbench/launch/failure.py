@@ -12,6 +12,7 @@ from typing import Any
 from distbench.cluster import Task
 from distbench.errors import ClusterError
 from distbench.escape import escape_controls
+from distbench.launch.crash import CRASHED
 from distbench.launch.process import TaskProcess
 
 TAIL_LINES = 40
@@ -131,7 +132,11 @@ def read_tail(path: Path, lines: int = TAIL_LINES) -> str:
         return ""
     # After a crash Python lists all of TensorFlow's imports in one line of pages.
     told = [line for line in text.splitlines() if not line.startswith(_MODULES)]
-    return "\n".join(told[-lines:])
+    # The thread that crashed is told first, and those that waited fill pages.
+    crashes = [n for n, line in enumerate(told) if line.startswith(CRASHED)]
+    begin = crashes[-1] - lines // 4 if crashes else len(told)
+    begin = max(0, min(begin, len(told) - lines))
+    return "\n".join(told[begin : begin + lines])
 
 
 class StackRequest:

@@ -46,7 +46,7 @@ class Notes:
         self._lines[begin : begin + LINE_BYTES] = text.ljust(LINE_BYTES, b"\0")
 
 
-def read_notes(path: Path) -> tuple[str, ...]:
+def read_notes(path: Path, told: int = TOLD) -> tuple[str, ...]:
     """The last lines, the oldest first; none where there is no such file."""
     try:
         content = path.read_bytes()
@@ -58,4 +58,4 @@ def read_notes(path: Path) -> tuple[str, ...]:
         number, _, line = text.partition(" ")
         if number.isdecimal():
             found[int(number)] = line
-    return tuple(found[number] for number in sorted(found))[-TOLD:]
+    return tuple(found[number] for number in sorted(found))[-told:]

@@ -30,11 +30,11 @@ _ENDED_BY: Mapping[int | None, str] = {
     signal.SIGXCPU: "It has used the processor time that it may take ('ulimit -t').",
 }
 """Why a process was ended, by the signal that did it."""
-_AMONG_PEERS: Mapping[int | None, str] = {
+_GATHERED: Mapping[int | None, str] = {
     signal.SIGSEGV: " TensorFlow does so between CPUs where workers gather nothing: an "
     "all_gather, or the sum of a sparse gradient, of no rows on any of them.",
 }
-"""What may be the reason besides where there are others."""
+"""What may be the reason besides where it gathered from others."""
 _MORE_PROCESSES = "There may be no more processes: raise the limit ('ulimit -u')."
 
 
@@ -71,15 +71,15 @@ class ExitStatus:
             return cls()
         return cls(signal=-code) if code < 0 else cls(code=code)
 
-    def explain(self, *, alone: bool = True) -> str:
+    def explain(self, *, has_gathered: bool = False) -> str:
         """Why it may have ended, in sentences; `""` if nothing more can be said.
 
         Args:
-            alone: Whether it had no peers.
+            has_gathered: Whether it may have been gathering from peers as it ended.
         """
         if self.server is not None:
             return self.server.explain()
-        peers = "" if alone else _AMONG_PEERS.get(self.signal, "")
+        peers = _GATHERED.get(self.signal, "") if has_gathered else ""
         return _ENDED_BY.get(self.signal, "") + peers
 
     def __str__(self) -> str:

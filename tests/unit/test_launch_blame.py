@@ -15,7 +15,26 @@ from scripted_group import COMPLAINT, Maker, ScriptedProcess, open_scripted, tic
 from distbench.launch.channel import Message
 from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError, read_tail, trim_stacks
+from distbench.launch.notes import Notes
 from distbench.launch.process import ExitStatus
+
+IN_LIBRARY = """\
+Fatal Python error: Segmentation fault
+
+Thread 0x1 (most recent call first):
+  File "/my/own.py", line 9 in step
+"""
+IN_PYTHON = """\
+Fatal Python error: Segmentation fault
+
+Current thread 0x1 (most recent call first):
+  File "/usr/x/site-packages/y.py", line 519 in string_at
+  File "/my/own.py", line 7 in hit
+  File "/my/own.py", line 9 in step
+
+Thread 0x2 (most recent call first):
+  File "/my/own.py", line 3 in wait
+"""
 
 
 @pytest.fixture
@@ -207,10 +226,28 @@ def test_a_signal_says_why_a_process_may_have_ended(
         group.call("train", {}, deadline=TIMEOUT_S)
 
 
-def test_only_who_has_peers_gathers_nothing_from_them() -> None:
-    crash = ExitStatus(signal=signal.SIGSEGV)
-    assert "all_gather" in crash.explain(alone=False)
-    assert "all_gather" not in crash.explain()
+@pytest.mark.parametrize(
+    ("collective", "log", "words"),
+    [
+        ("all_gather", IN_LIBRARY, r"\. Its log shows what it did last\. .*no rows"),
+        ("all_gather", IN_PYTHON, r"\. It crashed at /my/own\.py:7 in hit\. Its log "),
+        ("all_reduce", IN_LIBRARY, r"\. Its log shows what it did last\.$"),
+        ("all_reduce", IN_PYTHON, r" at /my/own\.py:7 in hit\. Its [^.]*\.$"),
+    ],
+)
+def test_a_gather_is_named_where_one_may_have_crashed(
+    make_scripted: Maker, tmp_path: Path, collective: str, log: str, words: str
+) -> None:
+    process = ScriptedProcess(ExitStatus(signal=signal.SIGSEGV))
+    process.theirs.close()
+    group = make_scripted(process, ScriptedProcess(None))
+    # The gather of a step may lie before many sums.
+    notes = Notes(tmp_path / "notes-0")
+    for number, kind in enumerate([collective, *["all_reduce"] * 20]):
+        notes.add(f"collective {number}, {kind} of 'x:0' (float32 [3])")
+    (tmp_path / "log").write_text(log)
+    with pytest.raises(TaskFailedError, match=words):
+        group.call("train", {}, deadline=TIMEOUT_S)
 
 
 def test_a_deadline_follows_the_clock_it_is_given(
@@ -246,6 +283,18 @@ def test_an_idle_group_is_asked_before_it_is_killed(
 
 def test_the_tail_of_a_log_that_is_missing_is_empty(tmp_path: Path) -> None:
     assert read_tail(tmp_path / "none.log") == ""
+
+
+def test_the_tail_of_a_log_begins_before_a_crash(tmp_path: Path) -> None:
+    log = tmp_path / "task.log"
+    before = "".join(f"line {n}\n" for n in range(50))
+    log.write_text(before + IN_PYTHON + "  File waits\n" * 100)
+    tail = read_tail(log).splitlines()
+    assert len(tail) == 40
+    assert tail[0] == "line 40"
+    assert tail[10:12] == ["Fatal Python error: Segmentation fault", ""]
+    log.write_text(before + IN_PYTHON)
+    assert read_tail(log) == "\n".join((before + IN_PYTHON).splitlines()[-40:])
 
 
 def test_the_tail_of_a_log_may_hold_any_bytes(tmp_path: Path) -> None:
