@@ -95,6 +95,16 @@ def shorten(text: str, length: int) -> str:
     return f"{text[:half]} ... ({left_out} characters left out) ... {text[-half:]}"
 
 
+def shorten_lines(text: str, lines: int) -> str:
+    """A text of at most so many lines, and one: of a longer one both ends."""
+    found = text.splitlines(keepends=True)
+    if len(found) <= lines:
+        return text
+    half = lines // 2
+    left_out = f"... ({len(found) - 2 * half} lines left out) ...\n"
+    return "".join([*found[:half], left_out, *found[-half:]])
+
+
 def count_things(number: int, what: str) -> str:
     """A number of things as a message has it: `1 step`, `2 steps`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from distbench.cluster import Task
-from distbench.errors import find_advice, read_message, shorten
+from distbench.errors import find_advice, read_message, shorten, shorten_lines
 from distbench.launch.channel import Message, TaskChannel, encode_message
 
 FailureKind = Literal[
@@ -25,6 +25,7 @@ FailureKind = Literal[
 
 _MESSAGE_LENGTH = 1 << 12
 _TRACE_LENGTH = 1 << 16
+_TRACE_LINES = 300
 """Somebody has to read it, and nobody reads what fills a terminal for minutes."""
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
@@ -115,6 +116,7 @@ def _describe(
         "replica": None,
         **classify(error),
     }
+    told["traceback"] = shorten_lines(told["traceback"], _TRACE_LINES)
     for name, length in (("message", _MESSAGE_LENGTH), ("traceback", _TRACE_LENGTH)):
         told[name] = shorten(told[name], length)
     if advice := find_advice(error):

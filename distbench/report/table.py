@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -43,6 +42,20 @@ class _PlainConsole(Console):
     def on_broken_pipe(self) -> None:
         """Leave it to the command: Rich would exit with 1, which means a failure."""
         raise  # it is called where the error is handled
+
+
+class _Indented:
+    """A text further right: Rich's own would fill each line up to the longest one."""
+
+    def __init__(self, text: Text, columns: int) -> None:
+        self._text = text
+        self._columns = columns
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[Text]:
+        for line in self._text.wrap(console, options.max_width - self._columns):
+            yield Text(" " * self._columns).append_text(line)
 
 
 def make_console(*, stderr: bool = False, width: int | None = None) -> Console:
@@ -107,11 +120,8 @@ def _render_remarks(verdict: Verdict) -> Iterator[RenderableType]:
             text.append(f": {message}", style="default")
         yield text
         if remark.detail:
-            yield Padding(
-                Text(escape_controls(remark.detail, keep="\n\t"), style="dim"),
-                (0, 0, 0, 4),
-                expand=False,
-            )
+            detail = escape_controls(remark.detail, keep="\n\t")
+            yield _Indented(Text(detail, style="dim"), 4)
 
 
 def _render_sighting(
@@ -133,7 +143,7 @@ def _render_sighting(
         f"cause      {name_origin(finding)}",
         f"found in   {join_words(name_run(run) for run in sighting.runs)}",
     ):
-        yield Padding(Text(line), (0, 0, 0, 3), style="dim", expand=False)
+        yield _Indented(Text(line, style="dim"), 3)
     # Never wrapped, nor cut to a width: commands are there to be copied.
     for line in (
         f"reproduce  {command}",

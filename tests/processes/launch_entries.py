@@ -128,7 +128,7 @@ class Jobs:
         raise UntouchableError
 
     def raise_at_length(self, payload: Mapping[str, Any]) -> None:
-        raise ValueError("begin" + "x" * payload["length"] + "end")
+        raise ValueError("begin" + payload.get("text", "x") * payload["length"] + "end")
 
     def print(self, payload: Mapping[str, Any]) -> None:
         print(payload["text"])

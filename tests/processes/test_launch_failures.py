@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from typing import Any
 
@@ -161,6 +162,17 @@ def test_a_message_without_end_is_cut(start: Starter) -> None:
     assert failure.message.startswith("begin")
     assert failure.message.endswith("end")
     assert len(str(failure)) + len(failure.detail) < 10**5
+
+
+def test_the_words_of_an_exception_of_many_lines_are_shown_as_both_ends(
+    start: Starter,
+) -> None:
+    payload = {"length": 10**6, "text": "x\n"}
+    failure = catch_failure(start("one"), "raise_at_length", payload)
+    lines = failure.traceback.splitlines()
+    assert len(lines) == 301
+    assert re.fullmatch(r"\.\.\. \(99\d{4} lines left out\) \.\.\.", lines[150])
+    assert lines[-1] == "end"
 
 
 def test_a_system_exit_is_an_exception(start: Starter) -> None:

@@ -340,3 +340,18 @@ def test_junit_has_a_word_for_each_status(status: str, tag: str | None) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 def test_junit_is_well_formed_whatever_the_names(text: str) -> None:
     check_junit(text)
+
+
+def test_a_detail_is_indented_and_not_filled_up_with_spaces() -> None:
+    detail = "short\n" + "long " * 100 + "\n\n  deep"
+    stream = io.StringIO()
+    run = make_run(Status.ERROR, message="broken", detail=detail)
+    report = render_verdict(make_verdict(run), CheckOptions())
+    Console(file=stream, width=80).print(report)
+    begin, _, told = stream.getvalue().partition(": broken\n")
+    lines = told.splitlines()
+    assert begin
+    assert lines[0] == "    short"
+    assert all(line.startswith("    long") for line in lines[1:7])
+    assert "      deep" in lines
+    assert max(map(len, lines)) <= 80
