@@ -42,6 +42,7 @@ def import_file(path: Path, copy: str, *, is_kept: bool) -> ModuleType:
 
     Raises:
         ImportError: There is another file in its place, or it is no Python file.
+        SyntaxError: Its bytes are no text.
     """
     loader = None
     if copy and (is_kept or not path.is_file()):
@@ -58,6 +59,7 @@ def import_file(path: Path, copy: str, *, is_kept: bool) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
+    _check_text(path, Path(copy if loader else path).read_bytes())
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if is_kept:
@@ -68,6 +70,28 @@ def import_file(path: Path, copy: str, *, is_kept: bool) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _check_text(path: Path, data: bytes) -> None:
+    """Refuse a file that is no text, as Python does where it is run.
+
+    An import takes any bytes in a comment; AutoGraph then cannot read the source.
+    """
+    try:
+        importlib.util.decode_source(data)
+    except (SyntaxError, UnicodeDecodeError):
+        compile(data, str(path), "exec")  # tells of it itself if it is more
+    else:
+        return
+    for number, line in enumerate(data.splitlines(), start=1):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            raise SyntaxError(
+                f"{line[error.start :][:1]!r} is no UTF-8. Save the file as that, or "
+                "name its encoding in its first line, as in '# coding: latin-1'",
+                (str(path), number, None, None),
+            ) from None
 
 
 def _keep_lines(path: Path, copy: str) -> None:

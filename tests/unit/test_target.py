@@ -269,8 +269,26 @@ def test_a_file_that_is_saved_or_lost_while_it_is_checked_is_loaded_as_it_was(
         (b'raise OSError("no data:\\n  fetch it")', "OSError: no data: fetch it, at "),
         (b"def make(:", r"SyntaxError: invalid syntax, in .*own\.py line 1$"),
         (b"make = 1\0", "SyntaxError: source code string cannot contain null bytes$"),
+        (
+            b"make = 1\n\n# caf\xe9\n",
+            r"SyntaxError: b'\\xe9' is no UTF-8.*'# coding: latin-1', in .* line 3$",
+        ),
+        (b"# caf\xe9\nmake = 1\n", r"SyntaxError: b'\\xe9' is no UTF-8.* line 1$"),
+        (
+            b"# coding: ascii\nmake = 1  # caf\xe9\n",
+            "SyntaxError: 'ascii' codec can't decode byte 0xe9 in position ",
+        ),
+        (b"make = '\xe9'", r"SyntaxError: \(unicode error\) 'utf-8' codec .* line 1$"),
     ],
-    ids=["several-lines", "syntax", "no-text"],
+    ids=[
+        "several-lines",
+        "syntax",
+        "no-text",
+        "comment-in-latin",
+        "comment-in-latin-first",
+        "comment-not-as-declared",
+        "name-in-latin",
+    ],
 )
 def test_all_that_an_import_says_is_told(
     tmp_path: Path, source: bytes, told: str
@@ -278,6 +296,12 @@ def test_all_that_an_import_says_is_told(
     (tmp_path / "own.py").write_bytes(source)
     with pytest.raises(BadInputError, match=f"could not be loaded: {told}"):
         load_target(parse_target(f"{tmp_path}/own.py:make"))
+
+
+def test_a_file_in_an_encoding_that_it_names_is_loaded(tmp_path: Path) -> None:
+    source = b"# coding: latin-1\nmake = 'caf\xe9'  # caf\xe9\n"
+    (tmp_path / "own.py").write_bytes(source)
+    assert load_target(parse_target(f"{tmp_path}/own.py:make")) == "caf\xe9"
 
 
 def test_a_file_that_is_gone_before_it_is_checked_is_told_by_who_loads_it(
