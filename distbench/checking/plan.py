@@ -18,7 +18,7 @@ from distbench.scenario.choices import (
     WORKLOADS,
     Tier,
 )
-from distbench.spelling import spell_given
+from distbench.spelling import spell, spell_given
 from distbench.xla import find_jit
 
 DEFAULT_WORKLOADS = ("linear", "embedding")
@@ -92,6 +92,17 @@ def leave_one_worker(item: Planned) -> Planned:
     return replace(item, spec=spec, scenario=replace(item.scenario, cluster=str(spec)))
 
 
+def _check_brought(target: str, options: CheckOptions) -> None:
+    """Refuse what is set of a workload of the bench where the subject brings one."""
+    for field, usual in (("examples", 0), ("loss_weight", 1.0)):
+        if (given := getattr(options, field)) != usual:
+            raise BadInputError(
+                f"'{target}' brings its own data and loss, so {spell(field)}, which is "
+                "for an optimizer on a workload of the bench, would change nothing. "
+                f"Leave it out. Received: {spell_given(field, given)}."
+            )
+
+
 def plan_scenarios(
     target: str,
     kind: str,
@@ -120,6 +131,8 @@ def plan_scenarios(
         usual = DEFAULT_WORKLOADS if options.in_flight == 1 else IN_FLIGHT_WORKLOADS
         workloads = options.workloads or usual
         paths = options.paths
+    else:
+        _check_brought(target, options)
     if kind == "pipeline" and options.split:
         raise BadInputError(
             f"The input pipeline of '{target}' decides what each replica gets. "

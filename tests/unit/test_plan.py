@@ -123,6 +123,17 @@ def test_a_pipeline_has_no_split_of_the_bench() -> None:
         plan("pipeline", clusters=("mwms:2",), split=(5, 3))
 
 
+@pytest.mark.parametrize("kind", ["program", "pipeline", "model"])
+@pytest.mark.parametrize("option", [{"examples": 64}, {"loss_weight": 2.0}])
+def test_what_brings_its_data_has_nothing_set_of_a_workload(
+    kind: str, option: dict[str, Any]
+) -> None:
+    assert plan("optimizer", clusters=("mwms:2",), **option)
+    (given,) = option
+    with pytest.raises(BadInputError, match=f"brings its own data.*{given}="):
+        plan(kind, clusters=("mwms:2",), **option)
+
+
 @pytest.mark.parametrize("gpus", [0, 2])
 def test_a_cluster_is_known_by_its_name_on_a_machine(gpus: int) -> None:
     machine = replace(MACHINE, gpus=gpus)
