@@ -15,11 +15,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from distbench.errors import ClusterError
 from distbench.launch.forkserver import PACKET_BYTES
 from distbench.launch.process import (
+    STOPPED,
     ExitStatus,
     TaskProcess,
     end_group,
@@ -81,6 +83,9 @@ class ForkServer:
         self._unfit = ""
         self.dead = False
         self._dead_s = 0.0
+        self._look_at_s = 0.0
+        self._stopped = False
+        self._ended_stopped = False
         self._preload = preload
         self._names = ", ".join(preload)
         self._finalizer = weakref.finalize(
@@ -187,6 +192,7 @@ class ForkServer:
         """How a task ended, or None while it lives; takes it from the books."""
         with self._lock:
             self.read_exits()
+            self._look()
             if not self.dead:
                 return self._exits.pop(pid, None)
             if pid in self._exits:
@@ -195,6 +201,8 @@ class ForkServer:
             # started; init reaps them.
             end_group(pid, self._dead_s)
             server = ExitStatus.from_returncode(self._popen.returncode)
+            if self._ended_stopped:
+                server = replace(server, because=STOPPED)
             return ExitStatus(signal=signal.SIGKILL, server=server)
 
     def read_exits(self) -> None:
@@ -202,6 +210,20 @@ class ForkServer:
         with self._lock, contextlib.suppress(BlockingIOError, ServerDiedError):
             while not self.dead:
                 self._note_exit(self._receive(0.0))
+
+    def _look(self) -> None:
+        """End a server that is found stopped twice.
+
+        Its tasks wait for it where they listen for their peers, and nobody reaps them.
+        """
+        now_s = time.monotonic()
+        if self.dead or now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + LOOK_S
+        seen = look_at(self.pid)
+        was_stopped, self._stopped = self._stopped, seen is not None and seen.stopped
+        if was_stopped and self._stopped:
+            self._end_stopped()
 
     def close(self) -> None:
         """End the server and all its tasks."""
@@ -245,12 +267,16 @@ class ForkServer:
             return json.loads(packet)  # type: ignore[no-any-return]  # our own protocol
         raise self._make_late_error(timeout_s)
 
-    def _make_stopped_error(self) -> ServerDiedError:
+    def _end_stopped(self) -> None:
+        self._ended_stopped = True
         self._popen.send_signal(signal.SIGCONT)  # so that it ends its tasks in order
         self.close()
+
+    def _make_stopped_error(self) -> ServerDiedError:
+        self._end_stopped()
         return ServerDiedError(
-            f"The fork server (pid {self.pid}), which starts the tasks, was stopped by "
-            "a signal such as SIGSTOP, and was ended. Look who stops processes here."
+            f"The fork server (pid {self.pid}), which starts the tasks, {STOPPED}. "
+            "Look who stops processes here."
         )
 
     def _make_late_error(self, timeout_s: float) -> ClusterError:

@@ -35,6 +35,8 @@ _GATHERED: Mapping[int | None, str] = {
     "all_gather, or the sum of a sparse gradient, of no rows on any of them.",
 }
 """What may be the reason besides where it gathered from others."""
+STOPPED = "was stopped by a signal such as SIGSTOP, and was ended"
+"""What became of a fork server that answered nobody any more."""
 _MORE_PROCESSES = "There may be no more processes: raise the limit ('ulimit -u')."
 
 
@@ -77,6 +79,8 @@ class ExitStatus:
         Args:
             has_gathered: Whether it may have been gathering from peers as it ended.
         """
+        if self.server is not None and self.server.because == STOPPED:
+            return "Look who stops processes here."
         if self.server is not None:
             return self.server.explain()
         peers = _GATHERED.get(self.signal, "") if has_gathered else ""
@@ -89,6 +93,8 @@ class ExitStatus:
             text = f"ended with exit code {self.code}"
         else:
             text = "was lost"
+        if self.server is not None and self.server.because == STOPPED:
+            return f"{text} (its fork server {STOPPED})"
         if self.server is not None:
             return f"{text} (its fork server died: it {self.server})"
         return f"{text} ({self.because})" if self.because else text

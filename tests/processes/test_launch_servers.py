@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from typing import Any
 
 import psutil
@@ -66,6 +67,25 @@ def test_a_fork_server_takes_its_tasks_with_it(start: Starter) -> None:
     assert failure.value.signal == signal.SIGKILL
     assert "memory" not in str(failure.value)
     assert all(is_gone_soon(pid) for pid in group.pids.values())
+
+
+def test_a_fork_server_that_is_stopped_amid_a_job_is_named_soon(
+    start: Starter,
+) -> None:
+    group = start()
+    server = find_server().pid
+
+    def stop_server(*_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server, signal.SIGSTOP)
+
+    begin_s = time.monotonic()
+    words = r"\(its fork server was stopped by a signal.* Look who stops processes here"
+    with pytest.raises(TaskFailedError, match=words):
+        group.call("wait", {}, deadline=60.0, on_progress=stop_server)
+    assert time.monotonic() - begin_s < 20
+    assert all(is_gone_soon(pid) for pid in [server, *group.pids.values()])
+    assert start("one").call("echo", {}, deadline=TIMEOUT_S)
 
 
 def test_tasks_are_spawned_where_a_fork_is_not_safe(start: Starter) -> None:
