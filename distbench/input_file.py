@@ -51,15 +51,16 @@ def _read(path: Path, writer_s: float) -> Iterator[bytes]:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISREG(mode):
             yield file.read()
-        elif stat.S_ISFIFO(mode):
-            yield from _read_pipe(descriptor, writer_s)
-        elif os.isatty(descriptor):
+        elif stat.S_ISFIFO(mode) and path.resolve().is_fifo():
+            yield from _read_named_pipe(descriptor, writer_s)
+        # To a pipe without a name comes nobody who does not write to it yet.
+        elif stat.S_ISFIFO(mode) or os.isatty(descriptor):
             yield from _read_until_end(descriptor)
         elif not path.samefile(os.devnull):
             raise OSError("it is a device, which may have no end, and no file or pipe")
 
 
-def _read_pipe(descriptor: int, writer_s: float) -> Iterator[bytes]:
+def _read_named_pipe(descriptor: int, writer_s: float) -> Iterator[bytes]:
     """What others write, up to the end; one who is silent is waited for."""
     until = time.monotonic() + writer_s
     found = False

@@ -68,12 +68,13 @@ def test_a_pipe_is_read_to_its_end(pipe: Path, before: bool) -> None:
     writer.join()
 
 
-def test_what_a_shell_hands_over_is_read_after_its_writer_has_ended() -> None:
+@pytest.mark.parametrize("text", ["text", ""])
+def test_what_a_shell_hands_over_is_read_after_its_writer_has_ended(text: str) -> None:
     reader, writer = os.pipe()
-    os.write(writer, b"text")
+    os.write(writer, text.encode())
     os.close(writer)
     try:
-        assert read_input(Path(f"/dev/fd/{reader}"), "a list") == "text"
+        assert read_input(Path(f"/dev/fd/{reader}"), "a list", writer_s=0) == text
     finally:
         os.close(reader)
 
