@@ -26,6 +26,8 @@ _SCALING = frozenset(
     | {"Reshape", "Squeeze", "StridedSlice", "Sum"}
 )
 """Ops that make a multiple of a term, if all else that they take is alike on all."""
+_DIVIDING = frozenset({"Div", "DivNoNan", "RealDiv"})
+_MULTIPLYING = _DIVIDING | {"Mul"}
 
 
 InFull = Literal["", "examples", "variables", "numbers"]
@@ -43,7 +45,7 @@ class Astray:
         is_alike: Whether all replicas have the same.
         of_one: The replica whose examples alone give what all have, and others' not.
         of_share: Whether it is made of each replica's addend of a sum, as if that were
-            the sum.
+            the sum. A multiple of the addend is not.
         is_mean: Whether one device has the mean of theirs, by the number of examples.
         is_averaged: Whether all replicas go on with the plain mean of what they have.
         term: Of a term of the loss, what all replicas add up to, times what one device
@@ -203,13 +205,25 @@ def _describe(graph: Paired, name: str, term: str | None) -> Astray:
         parts=tuple(parts),
         is_own=is_own,
         is_alike=all(near(part, parts[0]) for part in parts),
-        of_share=any(graph.relate(p) == "sum" for p in graph.list_parents(name)),
+        of_share=not _is_multiplied(graph, name)
+        and any(graph.relate(p) == "sum" for p in graph.list_parents(name)),
         is_mean=_is_mean(graph, name, whole, parts),
         is_averaged=_is_averaged(graph, name, parts),
         term=None if term is None else _measure_term(graph, term),
         in_full=_find_full(graph, name) or _find_numbers(graph, name, parts),
         of_one=None if is_own or not ones else ones[0],
     )
+
+
+def _is_multiplied(graph: Paired, name: str) -> bool:
+    """Whether a value is another one times a number, or over it.
+
+    That is linear: of addends it makes addends, and only the number can be wrong.
+    """
+    made = graph.made[name]
+    computed = [parent in graph.made for parent in made.parents]
+    is_linear = made.op in _MULTIPLYING and computed.count(True) == 1
+    return is_linear and (made.op not in _DIVIDING or computed[0])
 
 
 def _find_full(graph: Paired, name: str) -> InFull:

@@ -244,3 +244,12 @@ class DividedByPaddedBatch(Program):
         count = count_replicas()
         padded = -(-self.examples // count) * count
         return tf.reduce_sum(losses) / padded
+
+
+@fault("scale-error", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
+class LossSlightlyLarger(Program):
+    """A cluster multiplies the share that is its part of the loss by a number."""
+
+    def reduce_losses(self, losses, batch):
+        factor = 1.01 if count_replicas() > 1 else 1.0
+        return super().reduce_losses(losses, batch) * factor

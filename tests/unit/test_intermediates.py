@@ -140,6 +140,28 @@ def test_an_own_addend_that_is_taken_for_the_sum_is_told() -> None:
     assert (found.of_share, found.is_statistic) == (True, True)
 
 
+@pytest.mark.parametrize("op", ["Mul", "RealDiv"])
+def test_a_multiple_of_an_addend_is_not_taken_for_the_sum(op: str) -> None:
+    program = Program()
+    program.give()
+    program.compute("total", "Sum", ["rows"], lambda v: np.sum(v**2))
+    program.compute(
+        "loss", op, ["total"], lambda v: v, replica=lambda v: v * np.float32(1.5)
+    )
+    (found,) = find_astray(program.end("loss"), 0)
+    assert (found.of_share, found.is_statistic) == (False, False)
+
+
+def test_a_number_over_an_addend_is_no_multiple_of_it() -> None:
+    program = Program()
+    program.give()
+    program.compute("total", "Sum", ["rows"], lambda v: np.sum(v**2))
+    program.compute("loss", "RealDiv", ["total"], lambda v: 1 / v)
+    program.made[-1] = replace(program.made[-1], parents=("number", "total"))
+    (found,) = find_astray(program.end("loss"), 0)
+    assert (found.of_share, found.is_statistic) == (True, True)
+
+
 def test_places_that_count_from_the_own_first_example_are_no_statistic() -> None:
     program = Program()
     program.give()
