@@ -10,7 +10,14 @@ import pytest
 from evidence_changes import change_evidence
 from gradient_values import to_array
 from planted_case import check_passed
-from training_simulator import TABLE, Fault, Gradients, observe
+from training_simulator import (
+    TABLE,
+    Fault,
+    Gradients,
+    Setup,
+    Simulation,
+    observe,
+)
 from wrong_steps import (
     divide_rows,
     divide_rows_each,
@@ -97,3 +104,17 @@ def test_rows_may_be_divided_by_the_number_of_all_slices(divide: Callable) -> No
     (found,) = judgement.findings
     assert (found.code, found.phase) == ("sparse-averaged", "reduced_gradient")
     assert "by that of all examples" in found.explanation
+
+
+def test_rows_that_no_replica_has_twice_are_divided_by_one_device_alone() -> None:
+    """Each replica's mean of a single slice is that slice: what arrives is the sum."""
+    alone = on([TABLE], lambda value: divide_rows([value]))
+    run = Simulation(Setup(shards=(3, 2), alone=alone, sparse=True))
+    ids = np.array([[0, 1], [2, 3], [4, 5], [1, 0], [3, 2]])
+    run.batches = [(x, ids, y) for x, _, y in run.batches]
+    evidence = run.observe(Fault(reduce=reduce_some([TABLE], divide_rows_each)))
+    (found,) = judge(evidence).findings
+    told = (found.code, found.phase, found.variable)
+    assert told == ("sparse-averaged", "reduced_gradient", TABLE), found.explanation
+    assert "by that of all examples" in found.explanation
+    assert found.confidence == 1.0

@@ -78,6 +78,7 @@ def explain_by_own_count(context: Context) -> Iterator[Hypothesis]:
         predicted=predicted,
         detail="every replica divides a row by the number of its own slices for it, "
         "where one device divides by that of all examples, which all_reduce gives",
+        of_due=True,
     )
 
 
