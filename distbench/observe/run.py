@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from typing import Any
 
 from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
 from distbench.evidence import Tier
+from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
+from distbench.launch.group import Group
 from distbench.observe.alone import find_own_failure
 from distbench.observe.flight import observe_flight
 from distbench.observe.launching import (
@@ -127,8 +132,7 @@ def observe(
         # They end while one device follows what they did.
         cluster.dismiss()
         answer = {**answer, **one.finish_probes()}
-        replayed = alone.call("replay", payload, deadline=deadline)
-        replies = next(iter(replayed.values()))
+        replies = _replay(alone, payload, deadline)
         if replies["spent"]:
             one.replace()
         uncut = (
@@ -154,3 +158,20 @@ def observe(
         tiers=found,
         injury=injury,
     )
+
+
+def _replay(
+    alone: Group, payload: Mapping[str, Any], deadline: Deadline
+) -> Mapping[str, Any]:
+    """What one device answers that follows what the tasks of a cluster did.
+
+    Raises:
+        BadInputError: They named their variables differently.
+        ClusterError: The bench's own part failed.
+    """
+    try:
+        return next(iter(alone.call("replay", payload, deadline=deadline).values()))
+    except TaskFailedError as error:
+        if error.kind == "input":
+            raise BadInputError(error.message) from error
+        raise

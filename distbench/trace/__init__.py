@@ -308,19 +308,14 @@ def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
     """Join what the tasks of one cluster recorded; replica numbers are global.
 
     Raises:
-        BadInputError: Two tasks name their variables differently.
+        BadInputError: Two tasks name their variables differently, and what is read by
+            its name in one is not there in the other.
     """
     parts = list(parts)
     first = parts[0]
     values: Values[TraceKey] = Values()
     for part in parts:
-        if [v.path for v in part.variables] != [v.path for v in first.variables]:
-            raise BadInputError(
-                f"The tasks of '{name}' do not hold the same variables. "
-                f"Received: {[v.path for v in first.variables]} in {first.name!r}, "
-                f"{[v.path for v in part.variables]} in {part.name!r}. "
-                "Create variables in the same order in every task."
-            )
+        _check_names(name, first, part)
         values.held.update(Values(part.values).held)
     notes: dict[str, object] = {}
     for part in parts:
@@ -334,6 +329,28 @@ def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
         notes=notes,
         metrics=first.metrics,
         resized=first.resized,
+    )
+
+
+def _check_names(name: str, first: Trace, part: Trace) -> None:
+    """Refuse parts whose variables are not the same ones in the same order."""
+    paths = [v.path for v in first.variables], [v.path for v in part.variables]
+    if paths[0] == paths[1]:
+        return
+    own = [[p for p in paths[n] if p not in paths[1 - n]] for n in (0, 1)]
+    if len(paths[0]) == len(paths[1]) and own[0]:
+        pair = next((a, b) for a, b in zip(*paths, strict=True) if a != b)
+        raise BadInputError(
+            f"Variables are named differently in the tasks of '{name}'. Received: "
+            f"{pair[0]!r} in {first.name}, {pair[1]!r} in {part.name}. Give a variable "
+            "the same name in every process, not one made of its number, host or time."
+        )
+    listed = own if own[0] or own[1] else paths
+    raise BadInputError(
+        f"The tasks of '{name}' do not hold the same variables. "
+        f"Received: {listed[0]} in {first.name}, {listed[1]} in {part.name}"
+        f"{'' if listed is paths else ', beside those of both'}. "
+        "Create the same variables in the same order in every task."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import numpy as np
@@ -332,6 +333,14 @@ class SumsInAnotherOrder(Regression):
             parts = [context.all_reduce("sum", part) for part in parts[order]][order]
         self.kernel.assign_sub(0.1 * parts[0])
         return loss
+
+
+class NamedByProcess(Regression):
+    """Each process has another name for the same variable."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.kernel = tf.Variable(self.kernel, name=f"kernel_{os.getpid()}")
 
 
 class AddsANumberWhereReplicasMeet(Regression):

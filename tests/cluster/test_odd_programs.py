@@ -160,6 +160,12 @@ def test_replicas_of_one_process_that_sum_in_another_order_never_meet() -> None:
     assert re.search(words, found.explanation), found.explanation
 
 
+def test_variables_that_each_process_names_otherwise_are_refused() -> None:
+    words = r"named differently .*'kernel_\d+' in worker-0, 'kernel_\d+' in worker-1"
+    with pytest.raises(BadInputError, match=words):
+        distbench.check(f"{PROGRAMS}:NamedByProcess", "mwms:2")
+
+
 @pytest.mark.parametrize(
     ("name", "variable"), [("NamedByReplicas", "w_of_2"), ("CountsOnClusters", "count")]
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
@@ -204,10 +206,34 @@ def test_the_parts_of_all_tasks_are_joined() -> None:
     assert whole.notes == {"task0": 0, "task1": 1}
 
 
-def test_parts_with_other_variables_are_refused() -> None:
-    other = VariableInfo(path="other", role="variable", shape=(1,), dtype="float32")
-    parts = [make_trace({}), make_trace({}, variables=(other,))]
-    with pytest.raises(BadInputError, match="do not hold the same variables"):
+def name_all(*paths: str) -> tuple[VariableInfo, ...]:
+    return tuple(
+        VariableInfo(path=path, role="variable", shape=(1,), dtype="float32")
+        for path in paths
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (
+            ("a", "w_12", "m/w_12"),
+            ("a", "w_13", "m/w_13"),
+            "'w_12' in worker-0, 'w_13' in worker-1. Give a variable the same name",
+        ),
+        (("a", "b"), ("a",), "['b'] in worker-0, [] in worker-1, beside those of both"),
+        (("a", "b"), ("b", "a"), "['a', 'b'] in worker-0, ['b', 'a'] in worker-1. "),
+    ],
+    ids=["names", "number", "order"],
+)
+def test_parts_with_other_variables_are_refused(
+    first: tuple[str, ...], second: tuple[str, ...], words: str
+) -> None:
+    parts = [
+        replace(make_trace({}, variables=name_all(*paths)), name=f"worker-{number}")
+        for number, paths in enumerate((first, second))
+    ]
+    with pytest.raises(BadInputError, match=re.escape(words)):
         merge_traces("mwms:2", parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ CHECKPOINT = "checkpoint"
 def read_observed(payload: Mapping[str, Any], tier: str) -> Trace:
     """What all tasks of the cluster observed in a tier."""
     folder = Path(payload["folder"])
-    parts = [read_trace(folder, f"observed-{tier}-{task}") for task in payload["tasks"]]
+    parts = [
+        replace(read_trace(folder, f"observed-{tier}-{task}"), name=str(task))
+        for task in payload["tasks"]
+    ]
     return merge_traces(str(payload["cluster"]), parts)
 
 
