@@ -15,6 +15,7 @@ from distbench.checking.stuck import (
     make_mismatch,
     never_meet,
     read_parts,
+    read_shards,
 )
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
@@ -115,7 +116,8 @@ class Failing:
         self, item: Planned, seen: Observation, failure: TaskFailedError
     ) -> Finding:
         parts = read_parts(seen.folder, item.spec, failure.phase)
-        finding = make_mismatch(failure, item.spec, parts)
+        shards = read_shards(seen.reference, seen.tiers)
+        finding = make_mismatch(failure, item.spec, parts, shards)
         overflows = bool(find_overflowing(parts, finding.step))
         control = self._controls.run(
             item.scenario, item.spec, seen.control, overflows=overflows

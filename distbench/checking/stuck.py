@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from distbench.checking.uneven import describe_uneven
 from distbench.cluster import ClusterSpec, Task
 from distbench.codes import CODES
 from distbench.launch.failure import TaskFailedError
@@ -43,8 +45,18 @@ def read_parts(
     )
 
 
+def read_shards(folder: Path | None, tiers: Iterable[str]) -> tuple[int, ...]:
+    """Examples of each replica, by the run on one device; empty if there is none."""
+    stems = [f"reference-{tier}" for tier in tiers]
+    found = [s for s in stems if folder is not None and (folder / f"{s}.json").exists()]
+    return read_trace(folder, found[0]).shards if folder is not None and found else ()
+
+
 def make_mismatch(
-    failure: TaskFailedError, spec: ClusterSpec, parts: tuple[Trace | None, ...]
+    failure: TaskFailedError,
+    spec: ClusterSpec,
+    parts: tuple[Trace | None, ...],
+    shards: tuple[int, ...] = (),
 ) -> Finding:
     """The finding for a collective that not all workers came to.
 
@@ -52,6 +64,7 @@ def make_mismatch(
         failure: Of workers that never meet.
         spec: The cluster.
         parts: See `read_parts`.
+        shards: See `read_shards`.
     """
     step = min(0 if part is None else part.steps for part in parts)
     places = [_describe_place(task, failure) for task in spec.tasks]
@@ -63,6 +76,8 @@ def make_mismatch(
             f": the gradients of replica {names} alone overflowed, and who skips a "
             "step leaves the others waiting for its part of the sum"
         )
+    if words := describe_uneven(failure.collectives.values(), shards):
+        where += f". {words}"
     return Finding(
         code="collective-mismatch",
         phase="step",

@@ -343,6 +343,16 @@ class NamedByProcess(Regression):
         self.kernel = tf.Variable(self.kernel, name=f"kernel_{os.getpid()}")
 
 
+class SumsItsExamples(Regression):
+    """What has a row for each example is summed, which takes shards of one size."""
+
+    def replica_step(self, batch):
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync > 1:
+            context.all_reduce("sum", batch[0])
+        return super().replica_step(batch)
+
+
 class AddsANumberWhereReplicasMeet(Regression):
     """A plain number for a variable that sums what replicas add: TensorFlow refuses."""
 

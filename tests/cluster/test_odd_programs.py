@@ -160,6 +160,14 @@ def test_replicas_of_one_process_that_sum_in_another_order_never_meet() -> None:
     assert re.search(words, found.explanation), found.explanation
 
 
+def test_shapes_that_the_split_makes_differ_are_told_with_it() -> None:
+    verdict = distbench.check(f"{PROGRAMS}:SumsItsExamples", "mirrored:2")
+    (found,) = verdict.findings
+    assert found.code == "collective-mismatch"
+    assert "differ as the shards do, which hold" in found.explanation
+    assert "'--split " in found.explanation
+
+
 def test_variables_that_each_process_names_otherwise_are_refused() -> None:
     words = r"named differently .*'kernel_\d+' in worker-0, 'kernel_\d+' in worker-1"
     with pytest.raises(BadInputError, match=words):

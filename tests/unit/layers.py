@@ -213,7 +213,16 @@ ALLOWED: dict[str, set[str]] = {
         "launch",
     },
     "checking.kept": {"errors", "evidence", "trace.files"},
-    "checking.stuck": {"cluster", "codes", "launch", "trace", "trace.files", "verdict"},
+    "checking.uneven": set(),
+    "checking.stuck": {
+        "checking.uneven",
+        "cluster",
+        "codes",
+        "launch",
+        "trace",
+        "trace.files",
+        "verdict",
+    },
     "checking.controls": {*_TOP, "checking.origin", "locks"},
     "checking.plan": {
         "errors",

@@ -12,6 +12,7 @@ from distbench.checking.stuck import (
     make_mismatch,
     never_meet,
     read_parts,
+    read_shards,
 )
 from distbench.cluster import ClusterSpec
 from distbench.launch.failure import TaskFailedError
@@ -28,6 +29,7 @@ def wait_in(number, shape="[2]", *, mismatch=False):
         "number": number,
         "node": "Reduce",
         "shape": shape,
+        "shapes": [shape],
         "mismatch": mismatch,
     }
 
@@ -73,6 +75,55 @@ def test_replicas_of_one_task_never_meet_if_their_shapes_differ(mismatch):
     assert never_meet(failure, spec) is mismatch
     told = make_mismatch(failure, spec, (None,)).explanation
     assert "the replicas come to other collectives" in told
+
+
+@pytest.mark.parametrize(
+    ("shapes", "shards", "is_told"),
+    [
+        (("[40]", "[24]"), (5, 3), True),
+        (("[24]", "[40]"), (5, 3), True),
+        (("[2, 5]", "[2, 3]"), (5, 3), True),
+        (("[40]", "[25]"), (5, 3), False),
+        (("[5, 3]", "[3, 5]"), (5, 3), False),
+        (("[40]", "[40, 1]"), (5, 3), False),
+        (("[40]", "[None]"), (5, 3), False),
+        (("[40]", "[40]"), (5, 3), False),
+        (("[40]", "[24]"), (4, 4), False),
+        (("[40]", "[24]"), (), False),
+    ],
+)
+def test_shapes_that_differ_as_the_shards_do_are_told_with_the_split(
+    shapes, shards, is_told
+):
+    failure = fail(
+        {
+            task: wait_in(7, shape)
+            for task, shape in zip((FIRST, SECOND), shapes, strict=True)
+        }
+    )
+    told = make_mismatch(failure, SPEC, (None, None), shards).explanation
+    assert ("'--split 4,4'" in told) is is_told
+    assert ("which hold 5 and 3 examples" in told) is is_told
+
+
+def test_shapes_of_the_devices_of_a_task_are_held_against_the_shards():
+    spec = ClusterSpec.parse("mirrored:3@cpu")
+    wait = {**wait_in(7, mismatch=True), "shapes": ["[10]", "[8]", "[6]"]}
+    told = make_mismatch(fail({FIRST: wait}), spec, (None,), (5, 4, 3)).explanation
+    assert "which hold 5, 4 and 3 examples" in told
+    assert "'--split 4,4,4'" in told
+
+
+def test_other_collectives_are_no_matter_of_the_split():
+    failure = fail({FIRST: wait_in(7, "[40]"), SECOND: wait_in(8, "[24]")})
+    assert "--split" not in make_mismatch(failure, SPEC, (None,), (5, 3)).explanation
+
+
+def test_shards_are_those_of_the_run_on_one_device(tmp_path):
+    tiers = ("exact", "bounded")
+    assert read_shards(None, tiers) == read_shards(tmp_path, tiers) == ()
+    write_trace(make_part(0, 1.0), tmp_path, "reference-bounded")
+    assert read_shards(tmp_path, tiers) == (1, 1)
 
 
 def test_who_has_ended_is_told_apart_from_who_waits():

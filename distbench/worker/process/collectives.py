@@ -88,8 +88,9 @@ def find_wait(error: BaseException) -> Mapping[str, Any] | None:
     """In which collective a task waited that failed, None if in none.
 
     Returns:
-        `words`, `number` (None if it is not known), `node`, `shape`, and `mismatch`
-        (whether others came to it with another shape).
+        `words`, `number` (None if it is not known), `node`, `shape`, `shapes` (of all
+        devices of this task), and `mismatch` (whether others came to it with another
+        shape).
     """
     if not isinstance(error, tf.errors.OpError):
         return None
@@ -113,6 +114,7 @@ def find_wait(error: BaseException) -> Mapping[str, Any] | None:
         "number": number,
         "node": node,
         "shape": collective.shape if collective else "",
+        "shapes": [record.shape for record in here],
         "mismatch": mismatch is not None,
     }
 
