@@ -29,6 +29,8 @@ from distbench.xla import tell_compiled
 _MEANT: Mapping[str, str] = {
     "destinations can not be empty": "A worker with one replica cannot sum or gather "
     "what is an argument of its step, such as labels: hand over its tf.identity.",
+    "Unable to lift tensor <": "A variable is made inside of the step, whose graph its "
+    "first value cannot be taken out of: make it before the first step, in build().",
 }
 """What is meant by words of the framework that do not say it."""
 

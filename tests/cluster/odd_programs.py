@@ -319,6 +319,17 @@ class SlowWorker(Regression):
         return super().replica_step(batch)
 
 
+class MakesAVariableInItsStep(Regression):
+    """A count that the first step makes, as one device may: TensorFlow refuses."""
+
+    count = None
+
+    def replica_step(self, batch):
+        if self.count is None:
+            self.count = tf.Variable(tf.constant(0.0), trainable=False)
+        return super().replica_step(batch)
+
+
 class SumsInAnotherOrder(Regression):
     """The second replica of a cluster sums its two parts the other way round."""
 

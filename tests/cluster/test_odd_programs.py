@@ -150,6 +150,17 @@ def test_what_is_raised_where_replicas_meet_tells_the_line_that_led_there(
     assert "in replica_step" in failure.traceback
 
 
+def test_what_is_made_in_a_step_and_not_before_is_told_with_its_line(
+    launch: Launch,
+) -> None:
+    """TensorFlow lifts its first value out of the graph later, and knows no line."""
+    failure = _observe(launch, "MakesAVariableInItsStep").failure
+    assert failure is not None
+    assert failure.exception == "UnliftableError"
+    made = "self.count = tf.Variable(tf.constant(0.0), trainable=False)"
+    assert failure.frame.endswith(made), failure.frame
+
+
 def test_replicas_of_one_process_that_sum_in_another_order_never_meet() -> None:
     verdict = distbench.check(
         f"{PROGRAMS}:SumsInAnotherOrder", "mirrored:2", tier="bounded"

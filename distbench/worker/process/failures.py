@@ -15,6 +15,7 @@ import tensorflow as tf
 import distbench
 from distbench.errors import BadInputError, find_advice, read_message
 from distbench.worker.process.collectives import find_wait
+from distbench.worker.process.lifting import list_making_frames
 from distbench.worker.process.sources import PACKAGES, is_foreign, is_own_file
 
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
@@ -204,9 +205,11 @@ def _describe_own_frame(
     """The innermost line of the user's own files: `file:line: source`, `""` if none.
 
     What fails when the graph runs has it in its message alone: there TensorFlow lists
-    where the op was made. Code that is installed counts if there is no other.
+    where the op was made. What cannot be lifted out of a graph has it in no message.
+    Code that is installed counts if there is no other.
     """
-    known = [*_list_op_frames(read_message(original)), *frames]
+    made = list_making_frames(original)
+    known = [*_list_op_frames(read_message(original)), *frames, *made]
     mine = [f for f in known if not is_foreign(f.filename)]
     own = [f for f in mine if is_own_file(f.filename)]
     own = own or [f for f in mine if f.filename.startswith(PACKAGES)]
