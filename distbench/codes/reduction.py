@@ -68,7 +68,8 @@ CODES = (
             "by the optimizer. The second sum adds N equal values. The same goes for "
             "what is made of the sum: a norm whose squares are added up over replicas "
             "that each have all of them is √N times too large, and a step that is "
-            "divided by it too short."
+            "divided by it too short. Gradients that are summed once and multiplied by "
+            "N by hand look the same."
         ),
         mathematics="expected: Σ_s g_s\nobserved: Σ_r (Σ_s g_s) = N · Σ_s g_s",
         wrong=(
@@ -82,7 +83,10 @@ CODES = (
             ")"
         ),
         confirm="On one replica the result is right; the ratio follows N.",
-        fix="Reduce once: drop the all_reduce, or switch the optimizer's own off.",
+        fix=(
+            "Reduce once: drop the all_reduce, or switch the optimizer's own off. If "
+            "there is one sum alone, drop the factor N on the gradients."
+        ),
     ),
     Code(
         name="mean-instead-of-sum",
