@@ -13,6 +13,7 @@ from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.multiplied import move_multiplied
 from distbench.diagnose.of_losses import leave_out_of_losses
+from distbench.diagnose.own_copies import tell_own_copies
 from distbench.diagnose.reporting import make_context, report_all, report_causes
 from distbench.diagnose.root import explain_root
 from distbench.diagnose.state import explain_apart, explain_start
@@ -48,6 +49,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
             findings += report_causes(context, explain_cases(context), by_phase[phase])
     findings = _leave_out_told(findings)
     findings = _leave_out_collected(evidence, findings)
+    findings = tell_own_copies(evidence, later, findings)
     findings = leave_out_led_losses(evidence, findings)
     findings = leave_out_led(evidence, later, findings)
     findings = leave_out_of_losses(evidence, later, findings)

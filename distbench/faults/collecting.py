@@ -49,6 +49,25 @@ class NeverCleared(_CollectedForTwoSteps):
 
 
 @fault(
+    "slot-from-local-gradient", "variable", _COLLECTED, like="OpenNMT/OpenNMT-tf#705"
+)
+class CollectedInCopies(_CollectedForTwoSteps):
+    """Each replica collects its own gradients in its copy of what all should share."""
+
+    aggregation = "NONE"
+
+    def reduce(self, gradients):
+        self.taken.assign_add(1)
+        is_due = self.taken % 2 == 0
+        handed = []
+        for variable, gradient in zip(self.collected, gradients, strict=True):
+            total = variable + tf.convert_to_tensor(gradient)
+            handed.append(tf.where(is_due, total, tf.zeros_like(total)))
+            variable.assign(tf.where(is_due, tf.zeros_like(total), total))
+        return all_reduce("sum", handed)
+
+
+@fault(
     "mean-instead-of-sum",
     "reduced_gradient",
     (FIRST, SECOND, HEAD),

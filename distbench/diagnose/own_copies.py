@@ -1,0 +1,156 @@
+"""State of which every replica holds its own part, in copies that are to be alike.
+
+So does an accumulator of gradients that nobody aggregates: what the replicas hold adds
+up to what one device has, and the program may add it up later. It trains as it should,
+but a checkpoint saves one copy, and TensorFlow may read any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.codes import CODES
+from distbench.compare.comparison import Judged
+from distbench.compare.pair import Pair
+from distbench.compare.ratio import SAME, are_same_factors, fit_ratio
+from distbench.compare.values import Array, are_equal, densify, measure_size
+from distbench.evidence import Evidence
+from distbench.trace import SUMMED, WHOLE, TraceKey
+from distbench.verdict import Finding
+
+_OF_OWN = ("missing-reduction", "slot-from-local-gradient")
+"""What is said of state that follows from each replica's own gradients."""
+_TOLD = 2
+"""So many numbers of a sum tell that it is a multiple."""
+_ADVICE = (
+    "Its copies differ: each replica holds its own part of what one device has, and a "
+    "checkpoint saves one of them. If they are added up later, make the variable with "
+    "synchronization=tf.VariableSynchronization.ON_READ and an aggregation: it is then "
+    "compared by its sum. Else add up before it is assigned."
+)
+
+
+def tell_own_copies(
+    evidence: Evidence, broken: Sequence[Judged], findings: Sequence[Finding]
+) -> list[Finding]:
+    """Say so of state of which it is true, and leave out what only follows from it.
+
+    A step starts from what one device has. Each replica then has the whole of it, and a
+    sum over them holds it N times, which it never does where they go on by themselves.
+
+    Args:
+        evidence: What was observed and expected.
+        broken: The wrong links.
+        findings: What was found in them.
+    """
+    own = [f for f in findings if _holds_parts(evidence, f)]
+    held = {variable: f.step for f in own for variable in f.variables}
+    return [
+        _advise(f) if f in own else f
+        for f in findings
+        if f in own or not _holds_copies(evidence, broken, f, held)
+    ]
+
+
+def _advise(finding: Finding) -> Finding:
+    told = finding.explanation.removesuffix(CODES[finding.code].fix)
+    return replace(finding, explanation=f"{told}{_ADVICE}")
+
+
+def _holds_parts(evidence: Evidence, finding: Finding) -> bool:
+    """Whether the copies of all state of a finding differ and add up."""
+    if finding.phase != "variable" or finding.code not in _OF_OWN:
+        return False
+    infos = {info.path: info for info in evidence.observed.variables}
+    return all(
+        path in infos
+        and infos[path].role == "variable"
+        and not infos[path].trainable
+        and infos[path].synchronised
+        and _add_up(evidence, path, finding.step)
+        and all(
+            _add_up(evidence, path, step) or _are_alike(evidence, path, step)
+            for step in range(finding.step + 1, evidence.observed.steps)
+        )
+        for path in finding.variables
+    )
+
+
+def _add_up(evidence: Evidence, path: str, step: int) -> bool:
+    """Whether what replicas add in a step, or then hold, makes up one device's."""
+    due, parts = _find_copies(evidence, path, step)
+    if due is None or _are_alike(evidence, path, step):
+        return False
+    before = evidence.get_before(step, "variable", path)
+    starts = [np.zeros_like(due)] + ([] if before is None else [densify(before)])
+    return any(
+        _is_near(sum(p - start for p in parts) + start, due, parts) for start in starts
+    )
+
+
+def _are_alike(evidence: Evidence, path: str, step: int) -> bool:
+    """Whether replicas hold the same, as after they have begun anew."""
+    _, parts = _find_copies(evidence, path, step)
+    return all(are_equal(part, parts[0]) for part in parts)
+
+
+def _find_copies(
+    evidence: Evidence, path: str, step: int
+) -> tuple[Array | None, list[Array]]:
+    """What one device holds after a step, and what each replica does."""
+    key = TraceKey(step=step, phase="variable", variable=path, replica=WHOLE)
+    due = evidence.reference.get(key)
+    parts = [densify(value) for value in evidence.observed.get_replicas(key)]
+    return None if due is None else densify(due), parts
+
+
+def _is_near(value: Array, due: Array, parts: Sequence[Array]) -> bool:
+    size = max(map(measure_size, (due, *parts)))
+    return measure_size(np.asarray(value - due)) <= SAME * size
+
+
+def _holds_copies(
+    evidence: Evidence,
+    broken: Sequence[Judged],
+    finding: Finding,
+    held: Mapping[str, int],
+) -> bool:
+    """Whether wrong sums have too much of such state, all alike, and nothing else."""
+    if evidence.tier == "free" or finding.phase not in SUMMED:
+        return False
+    pairs = [
+        link.pair
+        for link in broken
+        if link.pair is not None
+        and link.comparison.phase == finding.phase
+        and link.comparison.variable in finding.variables
+    ]
+    found = [_list_multiples(evidence, pair, held) for pair in pairs]
+    counts = [np.count_nonzero(pair.observed - pair.expected) for pair in pairs]
+    if not pairs or max(counts) < _TOLD:
+        return False
+    return any(
+        all(any(are_same_factors(ratio, one) for one in other) for other in found)
+        for ratio in found[int(np.argmax(counts))]
+    )
+
+
+def _list_multiples(
+    evidence: Evidence, pair: Pair, held: Mapping[str, int]
+) -> list[float]:
+    """Which multiples of what such state held before its step an error is."""
+    error = np.asarray(pair.observed - pair.expected)
+    found: list[float] = []
+    for path, step in held.items():
+        before = evidence.get_before(pair.key.step, "variable", path)
+        state = None if before is None else densify(before)
+        if pair.key.step <= step or state is None or state.shape != error.shape:
+            continue
+        fit = fit_ratio(error, state)
+        rest = error if fit is None else error - fit.ratio * state
+        if fit is not None and measure_size(rest) <= SAME * measure_size(error):
+            found.append(fit.ratio)
+    return [ratio for ratio in found if ratio > 0]
