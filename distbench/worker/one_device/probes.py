@@ -146,7 +146,7 @@ class Probes:
         """
         reference = self._reference
         values = {name: self._session.make_values() for name in batches}
-        given = self._session.gives_draws
+        given = self._session.draws.are_given
         if given and self._is_plain(doubled, replica):
             return {}
         moves = self._find_moves(next(iter(batches.values())))
@@ -157,7 +157,7 @@ class Probes:
             }
             for name, batch in batches.items():
                 self._session.restore_state({**reference.initial, **later})
-                with self._session.draw_beyond(_STRIDE * (draw + 1)):
+                with self._session.draws.shift(_STRIDE * (draw + 1)):
                     if not reference.runs_shard(0, batch):
                         return {}
                 self._session.collect_taps(

@@ -73,7 +73,7 @@ class ReplicaStep:
 
     def run(self, shards: Sequence[Any]) -> None:
         """See `Step`."""
-        self._session.begin_run(shards)
+        self._session.draws.tell_examples(shards)
         batch = self._session.distribute(shards)
         self._choose(batch)(batch)
 
@@ -103,7 +103,7 @@ class ScheduledStep(ReplicaStep):
 
     def run(self, shards: Sequence[Any]) -> None:
         """See `Step`."""
-        self._session.begin_run(shards)
+        self._session.draws.tell_examples(shards)
         batch = self._session.distribute(shards)
         self._coordinator.schedule(self._choose(batch), args=(batch,))
         self._coordinator.join()

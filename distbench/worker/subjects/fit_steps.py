@@ -80,7 +80,7 @@ class FitStep:
 
     def run(self, shards: Sequence[Any]) -> None:
         """See `Step`."""
-        self._session.begin_run(shards)
+        self._session.draws.tell_examples(shards)
         self._model.train_function = self._function
         self._model.fit(_make_dataset(shards), steps_per_epoch=1, verbose=0)
 

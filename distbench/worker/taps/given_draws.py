@@ -16,8 +16,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,45 @@ _TRUNCATED = 2.0
 """Deviations beyond which TensorFlow's truncated normal numbers are drawn again."""
 
 
+class Draws(Protocol):
+    """Whose random numbers a step has."""
+
+    are_given: bool
+
+    def tell_step(self, step: int) -> None:
+        """Say which step comes next."""
+
+    def tell_examples(self, shards: Sequence[Any]) -> None:
+        """Say on which examples it is run: on a shard for each replica, or on one."""
+
+    def enter(self) -> AbstractContextManager[None]:
+        """Around a replica's step."""
+
+    def shift(self, steps: int) -> AbstractContextManager[None]:
+        """Inside, steps are given the numbers of so many steps later."""
+
+
+class OwnDraws:
+    """A step draws for itself."""
+
+    are_given = False
+
+    def tell_step(self, step: int) -> None:
+        """Nobody has to know."""
+
+    def tell_examples(self, shards: Sequence[Any]) -> None:
+        """Nobody has to know."""
+
+    def enter(self) -> AbstractContextManager[None]:
+        """Nothing is given."""
+        return nullcontext()
+
+    def shift(self, steps: int) -> AbstractContextManager[None]:
+        """Which numbers come is the step's own business."""
+        del steps
+        return nullcontext()
+
+
 class GivenDraws:
     """What the steps of a process are given in the place of what they draw.
 
@@ -57,10 +96,9 @@ class GivenDraws:
         find_replica: Says for which of them the calling code runs.
         list_shapes: Lists the shapes of all variables.
         device: Where a step's number and its examples are kept.
-
-    Attributes:
-        beyond: So many steps later numbers are given: others in their place.
     """
+
+    are_given = True
 
     def __init__(
         self,
@@ -79,7 +117,7 @@ class GivenDraws:
                 )
                 for replica in replicas
             }
-        self.beyond = 0
+        self._beyond = 0
         self._local = threading.local()
         self._inside = 0
         self._drawn: Counter[tuple[object, ...]] = Counter()
@@ -88,7 +126,7 @@ class GivenDraws:
 
     def tell_step(self, step: int) -> None:
         """Say which step comes next."""
-        self._step.assign(step + self.beyond)
+        self._step.assign(step + self._beyond)
 
     def tell_examples(self, shards: Sequence[Any]) -> None:
         """Say on which examples it is run.
@@ -112,6 +150,15 @@ class GivenDraws:
         finally:
             self._inside -= 1
             self._local.eager = before
+
+    @contextmanager
+    def shift(self, steps: int) -> Iterator[None]:
+        """Inside, steps are given the numbers of so many steps later."""
+        self._beyond = steps
+        try:
+            yield
+        finally:
+            self._beyond = 0
 
     @property
     def is_inside(self) -> bool:
