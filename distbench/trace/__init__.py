@@ -333,9 +333,14 @@ def merge_traces(name: str, parts: Iterable[Trace]) -> Trace:
 
 
 def _check_names(name: str, first: Trace, part: Trace) -> None:
-    """Refuse parts whose variables are not the same ones in the same order."""
+    """Refuse parts whose variables are not the same ones.
+
+    They may come in another order: of slots, in that in which gradients were handed
+    over, and of a set each process has its own.
+    """
     paths = [v.path for v in first.variables], [v.path for v in part.variables]
-    if paths[0] == paths[1]:
+    shapes = [{v.path: v.shape for v in t.variables} for t in (first, part)]
+    if paths[0] == paths[1] or shapes[0] == shapes[1]:
         return
     own = [[p for p in paths[n] if p not in paths[1 - n]] for n in (0, 1)]
     if len(paths[0]) == len(paths[1]) and own[0]:
