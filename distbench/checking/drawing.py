@@ -21,6 +21,7 @@ from distbench.verdict import Run, Status
 
 _GIVEN = "cluster and one device were given the same, those of each example"
 _DRAWS = "note: the step draws random numbers;"
+_LEAST_S, _LONGER = 20.0, 3.0
 _AMONG_REPLICAS = "replicas"
 _SHARED = "randomness-shared"
 _SAID = (Status.PASS, Status.UNDECIDABLE, Status.FAIL)
@@ -37,6 +38,18 @@ def may_be_given(scenario: Scenario, evidence: Evidence, judgement: Judgement) -
         return False
     shared = any(f.code == _SHARED and not f.warning for f in judgement.findings)
     return judgement.status in _SAID and not shared
+
+
+def give_time(scenario: Scenario, seconds: float) -> float:
+    """The deadline of a run with given numbers, in seconds.
+
+    A loop that waits for other ones may have no end then, and is not waited for.
+
+    Args:
+        scenario: With numbers of its own.
+        seconds: How long that took.
+    """
+    return min(scenario.timeout_s, max(_LEAST_S, _LONGER * seconds))
 
 
 def draws_anew(evidence: Evidence) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
-from distbench.checking.drawing import draws_anew, may_be_given, tell_given
+from distbench.checking.drawing import draws_anew, give_time, may_be_given, tell_given
 from distbench.checking.drift import (
     find_roundings,
     is_settled,
@@ -139,7 +139,12 @@ class Judging:
     ) -> Iterator[_Judged]:
         plain = self._defer(item, shelves, jit=False)
         steady = self._defer(item, shelves, op_determinism=True)
-        given = self._defer(item, shelves, given_draws=True)
+        given = self._defer(
+            item,
+            shelves,
+            given_draws=True,
+            timeout_s=give_time(item.scenario, seen.seconds),
+        )
         for tier, evidence in seen.evidence.items():
             judgement = judge(evidence)
             is_wrong = judgement.status is Status.FAIL
@@ -264,7 +269,11 @@ class Judging:
         Where nothing was compared, as of a step that raises, it may be for those. Who
         draws by other means as well has not been given all.
         """
-        again = run_given().get(evidence.tier)
+        try:
+            again = run_given().get(evidence.tier)
+        except BadInputError as error:
+            self._launch.log(f"A step that was given its numbers failed: {error}")
+            return None
         if again is None or again.evidence is None or draws_anew(again.evidence):
             return None
         told = tell_given(evidence, found, again.run)

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import cached_property
-from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,9 @@ import tensorflow as tf
 from distbench.worker.state.components import is_variable
 from distbench.worker.state.reachable import get_attributes, walk
 from distbench.worker.subjects.code_state import (
-    CodeState,
+    CODE,
+    ClassState,
+    FunctionState,
     is_users,
     list_class_state,
     list_function_state,
@@ -153,7 +154,7 @@ def _find_held(item: Any) -> MutableMapping[str, Any]:
 
     Keras has its own way with its layers and optimizers.
     """
-    if isinstance(item, (dict, CodeState)):
+    if isinstance(item, (dict, ClassState, FunctionState)):
         return item
     bases = {kind.__module__.partition(".")[0] for kind in type(item).__mro__}
     if is_variable(item) or bases & {"keras", "tf_keras"} or not is_users(type(item)):
@@ -196,7 +197,7 @@ def _is_frozen(value: Any) -> bool:
 def _put(held: MutableMapping[str, Any], name: str, value: Any) -> None:
     """Set it, in place where others may hold it too."""
     current: Any = held.get(name)
-    if current is value:
+    if current is value or (isinstance(value, _NUMBERS) and _is_same(current, value)):
         return
     if name in held and not _is_plain(current):
         return  # by now it is something else, as a model is that was None
@@ -208,13 +209,18 @@ def _put(held: MutableMapping[str, Any], name: str, value: Any) -> None:
     elif isinstance(current, (list, deque)):
         current.clear()
         current.extend(value)
-    elif isinstance(current, np.ndarray) and (current.shape, current.dtype) == (
-        value.shape,
-        value.dtype,
+    elif (
+        isinstance(current, np.ndarray)
+        and current.flags.writeable
+        and (current.shape, current.dtype) == (value.shape, value.dtype)
     ):
         current[...] = value
     else:
         held[name] = value
+
+
+def _is_same(current: Any, value: Any) -> bool:
+    return type(current) is type(value) and bool(current == value)
 
 
 def _list_children(item: Any) -> list[Any]:
@@ -222,6 +228,6 @@ def _list_children(item: Any) -> list[Any]:
         return list(item.values()) if len(item) < _LARGE else []
     if isinstance(item, (list, tuple)):
         return list(item) if len(item) < _LARGE else []
-    if isinstance(item, (FunctionType, MethodType)):
+    if isinstance(item, CODE):
         return list_function_state(item)
     return [*_find_held(item).values(), *list_class_state(type(item))]

@@ -2,55 +2,81 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from distbench.worker.process.sources import is_own_file
 
+CODE = (FunctionType, MethodType, classmethod, staticmethod, property)
+"""Kinds of objects that are functions, or stand for some."""
 
-class CodeState(MutableMapping[str, Any]):
-    """Names that a piece of code can rebind, as a dictionary of what they stand for.
+
+class ClassState(MutableMapping[str, Any]):
+    """Attributes of a class itself, as a dictionary.
 
     Args:
-        names: The names.
-        read: Gives what one stands for; raises where it stands for nothing.
-        write: Has one stand for something else.
+        kind: The class.
     """
 
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        read: Callable[[str], Any],
-        write: Callable[[str, Any], None],
-    ) -> None:
-        self._read, self._write = read, write
-        self._names = tuple(name for name in names if self._has(name))
-
-    def _has(self, name: str) -> bool:
-        try:
-            self._read(name)
-        except (KeyError, ValueError):
-            return False
-        return True
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
 
     def __getitem__(self, name: str) -> Any:
-        return self._read(name)
+        return vars(self._kind)[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._write(name, value)
+        setattr(self._kind, name, value)
 
     def __delitem__(self, name: str) -> None:
-        raise TypeError(f"{name} stays: code has named it")
+        delattr(self._kind, name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter([name for name in vars(self._kind) if not name.startswith("__")])
 
     def __len__(self) -> int:
-        return len(self._names)
+        return sum(1 for _ in self)
+
+
+class FunctionState(MutableMapping[str, Any]):
+    """What a function closes over, and the globals that it names, as a dictionary.
+
+    Args:
+        function: The function.
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        names = function.__code__.co_freevars
+        self._cells = dict(zip(names, function.__closure__ or (), strict=True))
+        self._globals = function.__globals__
+        self._named = tuple(dict.fromkeys(_list_names(function.__code__)))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._cells:
+            return self._globals[name]
+        try:
+            return self._cells[name].cell_contents
+        except ValueError as error:  # nothing was assigned yet
+            raise KeyError(name) from error
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self._cells:
+            self._cells[name].cell_contents = value
+        else:
+            self._globals[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        if name in self._cells:
+            del self._cells[name].cell_contents
+        else:
+            del self._globals[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in (*self._cells, *self._named) if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def is_users(kind: type) -> bool:
@@ -63,43 +89,25 @@ def is_users(kind: type) -> bool:
     return bool(file) and is_own_file(file)
 
 
-def list_function_state(function: FunctionType | MethodType) -> list[CodeState]:
-    """What a function of the user's closes over, and the globals that it names."""
-    plain: Any = inspect.unwrap(getattr(function, "__func__", function))
-    if not isinstance(plain, FunctionType):
-        return []
-    is_own = is_own_file(plain.__code__.co_filename)
-    return [_read_function(plain)] if is_own else []
-
-
-def list_class_state(kind: type) -> list[CodeState]:
-    """Attributes of a class, and of each of the user's that it derives from."""
-    return [_read_class(base) for base in kind.__mro__ if is_users(base)]
-
-
-@functools.cache
-def _read_class(kind: type) -> CodeState:
-    names = tuple(name for name in vars(kind) if not name.startswith("__"))
-    return CodeState(names, vars(kind).__getitem__, functools.partial(setattr, kind))
-
-
-@functools.cache
-def _read_function(function: FunctionType) -> CodeState:
-    cells = dict(
-        zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+def list_function_state(code: Any) -> list[FunctionState]:
+    """What the user's functions keep that one of the kinds of `CODE` stands for."""
+    is_property = isinstance(code, property)
+    parts: list[Any] = (
+        [code.fget, code.fset] if is_property else [getattr(code, "__func__", code)]
     )
-    named = function.__globals__
+    found = []
+    for part in parts:
+        # A decorated one keeps the one that it stands for.
+        while isinstance(part, FunctionType):
+            if is_own_file(part.__code__.co_filename):
+                found.append(FunctionState(part))
+            part = getattr(part, "__wrapped__", None)  # a chain
+    return found
 
-    def read(name: str) -> Any:
-        return cells[name].cell_contents if name in cells else named[name]
 
-    def write(name: str, value: Any) -> None:
-        if name in cells:
-            cells[name].cell_contents = value
-        else:
-            named[name] = value
-
-    return CodeState((*cells, *_list_names(function.__code__)), read, write)
+def list_class_state(kind: type) -> list[ClassState]:
+    """Attributes of a class, and of each of the user's that it derives from."""
+    return [ClassState(base) for base in kind.__mro__ if is_users(base)]
 
 
 def _list_names(code: CodeType) -> Iterator[str]:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ from tensorflow.python.ops import (
     gen_stateless_random_ops_v2,
 )
 from tensorflow.python.ops.control_flow_v2_func_graphs import (
+    ControlFlowFuncGraph,
     WhileBodyFuncGraph,
     WhileCondFuncGraph,
 )
@@ -45,6 +46,7 @@ from distbench.worker.taps.counted_numbers import (
 
 _TURNS = 1_000_003
 """A prime: the turns of loops in loops give streams of their own."""
+_KEYS = ("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
 _TRUNCATED = 2.0
 """Deviations beyond which TensorFlow's truncated normal numbers are drawn again."""
 
@@ -120,7 +122,7 @@ class GivenDraws:
         self._beyond = 0
         self._local = threading.local()
         self._inside = 0
-        self._drawn: Counter[tuple[object, ...]] = Counter()
+        self._drawn: dict[tuple[object, ...], list[Hashable]] = {}
         for module, name, give in _list_given():
             _replace(module, name, self, give)
 
@@ -169,15 +171,20 @@ class GivenDraws:
         eager = getattr(self._local, "eager", False)
         return self._inside > 0 and tf.executing_eagerly() == eager
 
-    def count(self, shape: Any) -> Any:
-        """Numbers for what is drawn here: uint64 of a shape."""
+    def count(self, shape: Any, seed: Any = None) -> Any:
+        """Numbers for what is drawn here: uint64 of a shape.
+
+        Args:
+            shape: Of one dimension.
+            seed: What they were to be drawn by; None of what moves on by itself.
+        """
         shape = tf.convert_to_tensor(shape)
         rank = shape.shape[0]
+        stream = self._make_stream(seed)
         if rank is None:
             number = tf.reduce_prod(shape)
-            flat = count_numbers([_list_places(number)], self._make_stream())
-            return tf.reshape(flat, shape)
-        numbers = count_numbers(self._list_axes(shape, rank), self._make_stream())
+            return tf.reshape(count_numbers([_list_places(number)], stream), shape)
+        numbers = count_numbers(self._list_axes(shape, rank), stream)
         numbers.set_shape(tensor_util.constant_value_as_shape(shape))
         return numbers
 
@@ -207,20 +214,25 @@ class GivenDraws:
         alike = tf.equal(shape[None], tf.constant(shapes, shape.dtype))
         return tf.reduce_any(tf.reduce_all(alike, -1))
 
-    def _make_stream(self) -> Any:
+    def _make_stream(self, seed: Any) -> Any:
         """One for each draw of a step: by its function, and how often that has drawn.
 
-        Counted for each graph by itself, as a function may be traced in one step and be
-        there already in the next. Each turn of a loop has its own: one that waits for
-        other numbers would not end.
+        By one seed always the same is drawn; which one it is, replicas may say by their
+        numbers, so only how many others there were counts. Counted for each graph by
+        itself, as a function may be traced in one step and be there already in the
+        next. Each turn of a loop has its own: one that waits for other numbers would
+        not end.
         """
         function = _find_function()
         place = (
             *(function, tf.compat.v1.get_default_graph(), threading.get_ident()),
             *(self._find_replica(), tf.distribute.in_cross_replica_context()),
         )
-        number = self._drawn[place]
-        self._drawn[place] += 1
+        drawn = self._drawn.setdefault(place, [])
+        name = None if seed is None else _name_seed(seed)
+        if name is None or name not in drawn:
+            drawn.append(name)
+        number = len(drawn) - 1 if name is None else drawn.index(name)
         own = _digest(f"{function} {number}".encode())
         stream = self._step + tf.constant(own, tf.int64)
         for turns in _list_turns():
@@ -263,17 +275,34 @@ def _find_function() -> str:
     return ""
 
 
+def _name_seed(key: Any) -> Hashable:
+    """What tells a seed from others: its numbers where they are known, or its tensor.
+
+    Args:
+        key: The seed, or the key that TensorFlow has made of it.
+    """
+    if not tf.is_tensor(key):
+        return str(key)
+    if isinstance(key, tf.__internal__.EagerTensor):
+        return bytes(key.numpy())
+    if key.op.type in _KEYS:
+        key = key.op.inputs[0]
+    known = tf.get_static_value(key)
+    return key.ref() if known is None else str(known.tolist())
+
+
 def _list_turns() -> list[Any]:
     """How often each loop around what is drawn has gone round, int32.
 
-    TensorFlow counts that in the first thing that a loop hands on (`while_v2.py`).
+    TensorFlow counts that in the first thing that a loop hands on (`while_v2.py`). Not
+    of loops around a function that is traced once for all of them.
     """
     graph: Any = tf.compat.v1.get_default_graph()
     turns = []
-    while graph is not None:
+    while isinstance(graph, ControlFlowFuncGraph):
         if isinstance(graph, (WhileBodyFuncGraph, WhileCondFuncGraph)):
             turns.append(graph.inputs[0])
-        graph = getattr(graph, "outer_graph", None)
+        graph = graph.outer_graph
     return turns
 
 
@@ -287,7 +316,7 @@ def _replace(module: Any, name: str, draws: GivenDraws, give: _Give) -> None:
     def draw(*args: Any, **kwargs: Any) -> Any:
         if not draws.is_inside:
             return original(*args, **kwargs)
-        return give(draws.count, *args, **kwargs)
+        return give(partial(draws.count, seed=kwargs.get("key")), *args, **kwargs)
 
     hide_from_autograph(draw)
     setattr(module, name, draw)
