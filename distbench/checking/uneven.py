@@ -32,11 +32,14 @@ def describe_uneven(waits: Iterable[Mapping[str, Any]], shards: Sequence[int]) -
     if not pairs or not all(_are_as_shards(*pair, shards) for pair in pairs):
         return ""
     sizes = [str(size) for size in shards]
-    even = ",".join([str(max(1, sum(shards) // len(shards)))] * len(shards))
+    share = -(-sum(shards) // len(shards))
+    even = ",".join([str(share)] * len(shards))
+    total = share * len(shards)
+    of = "" if total == sum(shards) else f" of {total} examples"
     return (
         f"These shapes differ as the shards do, which hold {', '.join(sizes[:-1])} and "
         f"{sizes[-1]} examples: what is exchanged needs even ones, which '--split "
-        f"{even}' makes, or has to be padded to one size"
+        f"{even}' makes{of}, or has to be padded to one size"
     )
 
 

@@ -14,6 +14,8 @@ from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, STATE
 from distbench.verdict import Finding
 
+_BEYOND = 1e-5
+"""Share of a variable's norm that a hundred roundings of a float32 do not come to."""
 _EARLY = " It is so before the step begins: look at before_step."
 
 
@@ -48,7 +50,7 @@ def put_begun_first(
 
 
 def _list_apart(evidence: Evidence) -> Mapping[int, frozenset[str]]:
-    """By step, what had other bits when it began than on one device."""
+    """By step, what was another when it began than on one device, beyond rounding."""
     if evidence.tier == "free":
         return {}
     ours, theirs = (
@@ -57,6 +59,12 @@ def _list_apart(evidence: Evidence) -> Mapping[int, frozenset[str]]:
     if not isinstance(ours, list) or not isinstance(theirs, list):
         return {}
     return {
-        step: frozenset(p for p in due if p in seen and seen[p] != due[p])
+        step: frozenset(p for p in due if p in seen and _differ(due[p], seen[p]))
         for step, (due, seen) in enumerate(zip(ours, theirs, strict=False))
     }
+
+
+def _differ(due: Sequence[float], seen: Sequence[float]) -> bool:
+    """Whether norm and product of two variables are not those of one."""
+    size = max(abs(due[0]), abs(seen[0]))
+    return any(abs(a - b) > _BEYOND * size for a, b in zip(due, seen, strict=True))

@@ -14,6 +14,7 @@ from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
 from distbench.trace import Trace, merge_traces
 from distbench.trace.files import list_files, read_trace
+from distbench.trace.idle import find_idle
 from distbench.trace.packed import PACKED, find_packed, shape_gradients
 from distbench.trace.reshaped import RESHAPED, find_reshaped, leave_out_variables
 
@@ -105,6 +106,8 @@ def read_evidence(
         ),
         examples=examples,
     )
+    idle = find_idle(evidence.observed) & find_idle(evidence.reference)
+    evidence = evidence.change_traces(lambda trace: leave_out_variables(trace, idle))
     evidence = _shape_gradients(evidence)
     reshaped = find_reshaped(evidence.observed, evidence.reference)
     if not reshaped:

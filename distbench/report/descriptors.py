@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-_NAME = re.compile(rf"/(?:dev|proc/(?:self|{os.getpid()}))/fd/(\d+)")
+_NAME = re.compile(rf"/(?:dev|proc/(?:self|thread-self|{os.getpid()}))/fd/(\d+)")
 _LINKS = 40
 """So many links lead somewhere at most, as for Linux."""
 

@@ -152,6 +152,8 @@ class VariableInfo:
             all.
         is_carried: Whether every replica has it for itself and a step makes nothing of
             it but what it holds next.
+        between: Whether no step uses it: a program holds it, and its loop may use it
+            between two steps.
     """
 
     path: str
@@ -165,6 +167,7 @@ class VariableInfo:
     averages: bool = False
     takes_first: bool = False
     is_carried: bool = False
+    between: bool = False
 
     @property
     def owner(self) -> str:

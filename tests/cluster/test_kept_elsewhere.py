@@ -40,6 +40,7 @@ class Counting(tf.Module):
 
 TAKEN = 0
 LEFT: list[int] = []
+FIXED = np.frombuffer(b"12345678", np.int64)
 
 
 def count_in_module() -> int:
@@ -65,8 +66,16 @@ class ByClass:
         self.make = make
 
     def step(self) -> tuple[int, int, int]:
-        type(self).count += 1
-        return self.count, self.make(), count_in_module()
+        kind = type(self)
+        kind.count += 1
+        kind.made = getattr(kind, "made", 0) + 1
+        assert kind.made == kind.count
+        return kind.count, self.make(), self.count_all()
+
+    @classmethod
+    def count_all(cls) -> int:
+        assert not FIXED.flags.writeable
+        return count_in_module()
 
 
 @dataclass(frozen=True)

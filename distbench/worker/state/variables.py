@@ -66,6 +66,28 @@ class VariableTable:
             for v in self.state
         )
 
+    def mark_between(self, unlisted: Iterable[Any], used: Collection[int]) -> None:
+        """Note which of the variables that nobody lists no step uses either.
+
+        Args:
+            unlisted: Variables of the table.
+            used: What a step's graph takes in, by identity of handles.
+        """
+        between = {
+            id(variable)
+            for variable in unlisted
+            if not any(id(p.handle) in used for p in list_components(variable))
+        }
+        if between:
+            self.replace(
+                StateVariable(
+                    replace(v.info, between=id(v.container) in between),
+                    v.container,
+                    v.components,
+                )
+                for v in self.state
+            )
+
     def find_path(self, variable: Any) -> str:
         """The path of a variable that the subject or the framework passes around.
 

@@ -69,12 +69,13 @@ class KeptState:
         known = list_shards(
             itertools.chain(listed, self.program.bookkeeping(), *others)
         )
-        listed += list_unlisted(
+        unlisted = list_unlisted(
             self.program.held_variables(),
             graph,
             known,
             used_between=self.program.acts_between_steps,
         )
+        listed += unlisted
         more = name_state(metrics, listed)
         shown = [v for metric in metrics for v in metric.variables if id(v) in more]
         self.table.replace(
@@ -86,6 +87,7 @@ class KeptState:
                 given_names={**more, **self.program.names()},
             )
         )
+        self.table.mark_between(unlisted, {id(outer) for outer, _ in graph.captures})
         named = name_metrics(metrics)
         self._metrics = {
             name: metric

@@ -27,7 +27,7 @@ from distbench.worker.stepping.slots_ahead import make_slots_ahead
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.collect import (
-    digest_state,
+    sketch_state,
 )
 from distbench.worker.taps.given_draws import Draws, GivenDraws, OwnDraws
 from distbench.worker.taps.handed import Handed
@@ -55,7 +55,7 @@ class Session(KeptState):
             of them, as over a pipeline: a worker that traced anew for its own sizes
             would wait in other collectives than those whose shards stay as they are.
         shelf: Where large arrays of what is recorded are put; None keeps them.
-        begun: By step, digests of the state in which it began last, by path; of a
+        begun: By step, a sketch of the state in which it began last; of a
             program that does nothing between steps, none.
     """
 
@@ -104,7 +104,7 @@ class Session(KeptState):
         self.handed = Handed(self._devices, self.first_replica)
         self.tapped = tapped and not alone and not program.is_compiled
         self.varies = False
-        self.begun: dict[int, dict[str, str]] = {}
+        self.begun: dict[int, dict[str, tuple[float, float]]] = {}
         self.shelf: Shelf | None = None
         if self.tapped:
             for optimizer in self.optimizers:
@@ -211,7 +211,7 @@ class Session(KeptState):
         ):
             self.program.before_step(step)
         if self.program.acts_between_steps:
-            self.begun[step] = digest_state(self.table)
+            self.begun[step] = sketch_state(self.table)
         self.draws.tell_step(step)
 
     def distribute(self, shards: Sequence[Any]) -> Any:

@@ -197,8 +197,8 @@ def _is_frozen(value: Any) -> bool:
 def _put(held: MutableMapping[str, Any], name: str, value: Any) -> None:
     """Set it, in place where others may hold it too."""
     current: Any = held.get(name)
-    if current is value or (isinstance(value, _NUMBERS) and _is_same(current, value)):
-        return
+    if current is value or _is_same(current, value):
+        return  # nothing to set where it may not be
     if name in held and not _is_plain(current):
         return  # by now it is something else, as a model is that was None
     if type(current) is not type(value):
@@ -220,7 +220,10 @@ def _put(held: MutableMapping[str, Any], name: str, value: Any) -> None:
 
 
 def _is_same(current: Any, value: Any) -> bool:
-    return type(current) is type(value) and bool(current == value)
+    if isinstance(value, np.ndarray):
+        return isinstance(current, np.ndarray) and np.array_equal(current, value)
+    is_number = isinstance(value, _NUMBERS) and type(current) is type(value)
+    return is_number and bool(current == value)
 
 
 def _list_children(item: Any) -> list[Any]:

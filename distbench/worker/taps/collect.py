@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.trace import PHASES, Phase, Recorded, TraceKey
-from distbench.trace.content import digest_64
 from distbench.worker.state.components import read_component
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
@@ -38,13 +37,24 @@ def read_state(
     }
 
 
-def digest_state(table: VariableTable) -> dict[str, str]:
-    """By path, a text that tells values apart, of the first copy of each variable."""
+def sketch_state(table: VariableTable) -> dict[str, tuple[float, float]]:
+    """Two numbers of each variable's first copy, by path: what is otherwise moves them.
+
+    Its norm, and its product with a vector of random numbers.
+    """
     return {
-        variable.info.path: digest_64(read_component(variable.components[0])).hex()
+        variable.info.path: _sketch(read_component(variable.components[0]))
         for variable in table.state
         if variable.components
     }
+
+
+def _sketch(value: npt.NDArray[Any]) -> tuple[float, float]:
+    if value.dtype.hasobject:
+        return 0.0, 0.0  # of texts no sum is made
+    flat = value.ravel().astype(np.float64)
+    drawn = np.random.default_rng(flat.size).normal(size=flat.size)
+    return float(np.linalg.norm(flat)), float(flat @ drawn)
 
 
 def collect_taps(

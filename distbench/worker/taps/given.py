@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
+from distbench.trace.idle import find_idle
 
 if TYPE_CHECKING:  # which imports TensorFlow
     from distbench.worker.taps.feeds import Fed
@@ -31,8 +32,9 @@ def select_state(
             under parameter servers: else that is nobody's to set.
     """
     state: dict[str, Any] = {}
+    idle = find_idle(reference)
     for variable in reference.variables:
-        if not (variable.synchronised or is_shared):
+        if not (variable.synchronised or is_shared) or variable.path in idle:
             continue
         restart = step == 0 or (tier == "exact" and variable.role == "variable")
         key = TraceKey(

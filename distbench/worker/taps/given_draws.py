@@ -281,14 +281,13 @@ def _name_seed(key: Any) -> Hashable:
     Args:
         key: The seed, or the key that TensorFlow has made of it.
     """
-    if not tf.is_tensor(key):
-        return str(key)
     if isinstance(key, tf.__internal__.EagerTensor):
-        return bytes(key.numpy())
+        return "numbers", str(key.numpy().tolist())
     if key.op.type in _KEYS:
         key = key.op.inputs[0]
     known = tf.get_static_value(key)
-    return key.ref() if known is None else str(known.tolist())
+    # In a pair, as a reference is compared with references alone.
+    return ("tensor", key.ref()) if known is None else ("numbers", str(known.tolist()))
 
 
 def _list_turns() -> list[Any]:
