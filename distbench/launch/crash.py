@@ -33,19 +33,24 @@ def find_crash(log: Path) -> str:
         `file:line in function`, of no library where there is such a frame; `""` if
         there was no crash, or in a thread without Python.
     """
-    try:
-        with log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
+    text = read_end(log, _TAIL_BYTES)
     told = text.rpartition(CRASHED)[2] if CRASHED in text else ""
     thread = told.partition(_CURRENT)[2].partition("\n\n")[0]
     frames = [found for found in map(_FRAME.match, thread.splitlines()) if found]
     own = [frame for frame in frames if not _is_library(frame["file"])]
     places = [f"{f['file']}:{f['line']} in {f['name']}" for f in own or frames]
     return places[0] if places else ""
+
+
+def read_end(log: Path, most: int) -> str:
+    """The last so many bytes of a log as text, `""` where there is none."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - most))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _is_library(file: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from distbench.cluster import Task
 from distbench.errors import ClusterError
 from distbench.escape import escape_controls
-from distbench.launch.crash import CRASHED
+from distbench.launch.crash import CRASHED, read_end
 from distbench.launch.process import TaskProcess
 
 TAIL_LINES = 40
@@ -123,13 +123,7 @@ class TaskFailedError(ClusterError):
 
 def read_tail(path: Path, lines: int = TAIL_LINES) -> str:
     """The last lines of a log, `""` where there is none."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
+    text = read_end(path, _TAIL_BYTES)
     # After a crash Python lists all of TensorFlow's imports in one line of pages.
     told = [line for line in text.splitlines() if not line.startswith(_MODULES)]
     # The thread that crashed is told first, and those that waited fill pages.
