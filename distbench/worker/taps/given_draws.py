@@ -23,11 +23,6 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.python.framework import tensor_util
-from tensorflow.python.ops import (
-    gen_random_ops,
-    gen_stateless_random_ops,
-    gen_stateless_random_ops_v2,
-)
 from tensorflow.python.ops.control_flow_v2_func_graphs import (
     ControlFlowFuncGraph,
     WhileBodyFuncGraph,
@@ -37,18 +32,12 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import (
 from distbench.trace.content import digest_64
 from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.process.sources import is_of, is_of_caller
-from distbench.worker.taps.counted_numbers import (
-    count_numbers,
-    make_between,
-    make_normal,
-    make_uniform,
-)
+from distbench.worker.taps.counted_numbers import count_numbers
+from distbench.worker.taps.replaced_draws import Give, list_replaced
 
 _TURNS = 1_000_003
 """A prime: the turns of loops in loops give streams of their own."""
 _KEYS = ("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
-_TRUNCATED = 2.0
-"""Deviations beyond which TensorFlow's truncated normal numbers are drawn again."""
 
 
 class Draws(Protocol):
@@ -123,7 +112,7 @@ class GivenDraws:
         self._local = threading.local()
         self._inside = 0
         self._drawn: dict[tuple[object, ...], list[Hashable]] = {}
-        for module, name, give in _list_given():
+        for module, name, give in list_replaced():
             _replace(module, name, self, give)
 
     def tell_step(self, step: int) -> None:
@@ -305,11 +294,7 @@ def _list_turns() -> list[Any]:
     return turns
 
 
-_Give = Callable[..., Any]
-"""Called with `GivenDraws.count` and what the function of TensorFlow is given."""
-
-
-def _replace(module: Any, name: str, draws: GivenDraws, give: _Give) -> None:
+def _replace(module: Any, name: str, draws: GivenDraws, give: Give) -> None:
     original = getattr(module, name)
 
     def draw(*args: Any, **kwargs: Any) -> Any:
@@ -319,71 +304,3 @@ def _replace(module: Any, name: str, draws: GivenDraws, give: _Give) -> None:
 
     hide_from_autograph(draw)
     setattr(module, name, draw)
-
-
-def _give_uniform(count: _Give, shape: Any, dtype: Any, **_: Any) -> Any:
-    return make_uniform(count(shape), tf.as_dtype(dtype))
-
-
-def _give_normal(count: _Give, shape: Any, dtype: Any, **_: Any) -> Any:
-    return make_normal(count(shape), tf.as_dtype(dtype))
-
-
-def _give_truncated(count: _Give, shape: Any, dtype: Any, **_: Any) -> Any:
-    return make_normal(count(shape), tf.as_dtype(dtype), limit=_TRUNCATED)
-
-
-def _give_between(count: _Give, shape: Any, minval: Any, maxval: Any, **_: Any) -> Any:
-    dtype = tf.convert_to_tensor(minval).dtype
-    return make_between(count(shape), minval, maxval, dtype)
-
-
-def _give_any(count: _Give, shape: Any, *, dtype: Any, **_: Any) -> Any:
-    return tf.cast(count(shape), tf.as_dtype(dtype))
-
-
-def _give_order(count: _Give, value: Any, **_: Any) -> Any:
-    """The rows of a value in another order."""
-    rows = tf.shape(value)[:1]
-    # Sorted by numbers of 53 digits, of which hardly two are the same.
-    return tf.gather(value, tf.argsort(make_uniform(count(rows), tf.float64)))
-
-
-def _give_chosen(
-    count: _Give,
-    logits: Any,
-    num_samples: Any,
-    *_seed: Any,
-    output_dtype: Any = tf.int64,
-    **_: Any,
-) -> Any:
-    """Classes by their logits: the largest after noise of Gumbel's distribution."""
-    logits = tf.convert_to_tensor(logits)
-    rows, classes = tf.unstack(tf.shape(logits))
-    uniform = make_uniform(count(tf.stack([rows, num_samples, classes])), tf.float32)
-    noise = -tf.math.log(-tf.math.log(uniform + 2.0**-25))
-    scores = tf.cast(logits, tf.float32)[:, None, :] + noise
-    return tf.argmax(scores, -1, output_type=output_dtype)
-
-
-def _list_given() -> Iterator[tuple[Any, str, _Give]]:
-    plain, old, new = (
-        gen_random_ops,
-        gen_stateless_random_ops,
-        gen_stateless_random_ops_v2,
-    )
-    yield plain, "random_uniform", _give_uniform
-    yield plain, "random_standard_normal", _give_normal
-    yield plain, "truncated_normal", _give_truncated
-    yield plain, "random_uniform_int", _give_between
-    yield plain, "random_shuffle", _give_order
-    yield plain, "multinomial", _give_chosen
-    yield old, "stateless_multinomial", _give_chosen
-    yield new, "stateless_random_uniform_v2", _give_uniform
-    yield new, "stateless_random_normal_v2", _give_normal
-    yield new, "stateless_truncated_normal_v2", _give_truncated
-    yield new, "stateless_random_uniform_int_v2", _give_between
-    yield new, "stateless_random_uniform_full_int_v2", _give_any
-    yield new, "stateless_shuffle", _give_order
-    # A strategy's generator draws each replica's key before what it is asked for.
-    yield tf.random.Generator, "_preprocess_key", lambda _, _generator, key: key
