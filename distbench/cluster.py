@@ -99,7 +99,7 @@ class ClusterSpec:
                         ),
                         device=device if at else None,  # type: ignore[arg-type]
                     )
-        _check_numbers(text, body)
+        _check_numbers(text, body, device)
         raise BadInputError(
             f"Cluster spec {text!r} is not known. Expected {GRAMMAR}. "
             f"{_suggest(text, body, device)}"
@@ -191,16 +191,24 @@ class ClusterSpec:
         return (Task(role="chief", index=0), *workers, *servers)
 
 
-def _check_numbers(text: str, body: str) -> None:
+def _check_numbers(text: str, body: str, device: str) -> None:
     """Refuse a spec that is none for nothing but a number."""
     if re.sub(_ANY_NUMBER, "#", body.replace("all", "#")) not in _SHAPES:
         return
     for number in re.findall(_ANY_NUMBER, body):
         if not re.fullmatch(f"0*{_COUNT}", number):
+            nearest = _find_nearest(re.sub(_ANY_NUMBER, _bring_near, body), device)
             raise BadInputError(
                 f"Cluster spec {text!r}: a number must be from 1 to {_MOST}, or 'all'. "
-                f"Received: {number}."
+                f"Received: {number}. Expected {GRAMMAR}. Did you mean '{nearest}'?"
             )
+
+
+def _bring_near(number: re.Match[str]) -> str:
+    if re.fullmatch(f"0*{_COUNT}", number[0]):
+        return number[0]
+    is_less = number[0].startswith("-") or not number[0].strip("0")
+    return "1" if is_less else str(_MOST)
 
 
 def _suggest(text: str, body: str, device: str) -> str:
@@ -214,8 +222,9 @@ def _suggest(text: str, body: str, device: str) -> str:
 
 def _find_nearest(body: str, device: str) -> str:
     """The valid spec that is nearest to a text, with the text's own numbers."""
-    numbers = re.findall(_COUNT, body)
-    shape = re.sub(r"[0-9]+", "#", body.strip().lower())
+    words = body.strip().lower()
+    numbers = re.findall(_NUMBER, words)
+    shape = re.sub(r"[0-9]+|all", "#", words)
     # Who wrote no number at all meant no second one of replicas.
     meant = [usual for usual in _SHAPES if numbers or "x" not in usual]
     nearest = difflib.get_close_matches(shape, meant, n=1, cutoff=0.0)[0]

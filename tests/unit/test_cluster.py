@@ -7,7 +7,7 @@ import re
 import pytest
 from input_checks import check_resolved, check_spec_text
 
-from distbench.cluster import ALL, ClusterSpec, Task
+from distbench.cluster import ALL, GRAMMAR, ClusterSpec, Task
 from distbench.errors import BadInputError
 
 
@@ -58,22 +58,26 @@ def test_anything_else_is_refused_with_the_grammar_and_the_nearest(text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "number"),
+    ("text", "number", "nearest"),
     [
-        ("mirrored:100000", "100000"),
-        ("mwms:0", "0"),
-        ("mwms:99999", "99999"),
-        ("mwms:2x0@gpu", "0"),
-        ("mirrored:-1", "-1"),
-        ("ps:0+1", "0"),
-        ("ps:all+00", "00"),
-        (f"mwms:{'9' * 5000}", "9" * 5000),
+        ("mirrored:100000", "100000", "mirrored:9999"),
+        ("mwms:0", "0", "mwms:1"),
+        ("mwms:99999", "99999", "mwms:9999"),
+        ("mwms:2x0@gpu", "0", "mwms:2x1@gpu"),
+        ("mirrored:-1", "-1", "mirrored:1"),
+        ("ps:0+1", "0", "ps:1+1"),
+        ("ps:all+00", "00", "ps:all+1"),
+        pytest.param(f"mwms:{'9' * 5000}", "9" * 5000, "mwms:9999", id="digits"),
     ],
 )
-def test_a_number_that_cannot_be_is_told_by_itself(text: str, number: str) -> None:
+def test_a_number_that_cannot_be_is_told_by_itself(
+    text: str, number: str, nearest: str
+) -> None:
     expected = f"a number must be from 1 to 9999, or 'all'. Received: {number}."
-    with pytest.raises(BadInputError, match=re.escape(expected)):
+    with pytest.raises(BadInputError, match=re.escape(expected)) as refused:
         ClusterSpec.parse(text)
+    assert str(refused.value).endswith(f"{GRAMMAR}. Did you mean '{nearest}'?")
+    ClusterSpec.parse(nearest)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +95,7 @@ def test_a_number_that_cannot_be_is_told_by_itself(text: str, number: str) -> No
         ("mirrored", "mirrored:2"),
         ("one:1", "one"),
         ("mwms:4@gpus", "mwms:4@gpu"),
+        ("mirored:all@gpus", "mirrored:all@gpu"),
         ("mwms:2,", "mwms:2"),
     ],
 )
