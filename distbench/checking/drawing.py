@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from distbench.checking.again import First, Judged, Way
 from distbench.checking.runs import add_note
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings import repeats
@@ -27,32 +28,33 @@ _SHARED = "randomness-shared"
 _SAID = (Status.PASS, Status.UNDECIDABLE, Status.FAIL)
 
 
-def may_be_given(scenario: Scenario, evidence: Evidence, judgement: Judgement) -> bool:
+def _give(scenario: Scenario, seconds: float) -> Scenario:
+    """The scenario with given numbers.
+
+    A loop that waits for other ones may have no end then, and is not waited for.
+    """
+    least_s = max(_LEAST_S, _LONGER * seconds)
+    return replace(
+        scenario, given_draws=True, timeout_s=min(scenario.timeout_s, least_s)
+    )
+
+
+def _is_open(first: First) -> bool:
     """Whether a step that is given its random numbers may show more."""
+    scenario, evidence = first.item.scenario, first.evidence
+    judgement = first.judgement
     if scenario.given_draws or scenario.faults or scenario.in_flight > 1:
         return False
-    is_open = bool(evidence.reference.notes.get("draws")) and (
+    is_hidden = bool(evidence.reference.notes.get("draws")) and (
         "loss" not in judgement.references
     )
-    if evidence.subject.compiled or not (is_open or draws_anew(evidence)):
+    if evidence.subject.compiled or not (is_hidden or _draws_anew(evidence)):
         return False
     shared = any(f.code == _SHARED and not f.warning for f in judgement.findings)
     return judgement.status in _SAID and not shared
 
 
-def give_time(scenario: Scenario, seconds: float) -> float:
-    """The deadline of a run with given numbers, in seconds.
-
-    A loop that waits for other ones may have no end then, and is not waited for.
-
-    Args:
-        scenario: With numbers of its own.
-        seconds: How long that took.
-    """
-    return min(scenario.timeout_s, max(_LEAST_S, _LONGER * seconds))
-
-
-def draws_anew(evidence: Evidence) -> bool:
+def _draws_anew(evidence: Evidence) -> bool:
     """Whether one device does not have the random numbers that the replicas have."""
     return not repeats(evidence) or bool(find_own_draws(evidence))
 
@@ -63,27 +65,31 @@ def _is_of_update(found: Judgement) -> bool:
     return all(p.phase in UPDATED and p.relation != _AMONG_REPLICAS for p in wrong)
 
 
-def tell_given(evidence: Evidence, found: Judgement, again: Run) -> Run | None:
+def _tell(first: First, again: Judged) -> Run | None:
     """What a scenario comes to that was run again and given its numbers.
 
-    Args:
-        evidence: What was seen of it with its own.
-        found: What that came to.
-        again: What it came to then.
-
-    Returns:
-        None where the first run stands: what fails with numbers of its own alone may do
-        so because replicas draw what they should have in common.
+    The first run stands where nothing was compared, as of a step that raises, which may
+    be for the given ones, and where a step draws by other means as well, and has not
+    been given all. So it does where it fails and the second one passes: what fails with
+    numbers of its own alone may do so because replicas draw what they should have in
+    common.
     """
-    if again.status is Status.FAIL:
-        return add_note(again, f"{_DRAWS} found where {_GIVEN}")
-    if again.status is not Status.PASS:
+    evidence, found, run = first.evidence, first.judgement, again.run
+    if again.evidence is None or _draws_anew(again.evidence):
         return None
+    if run.status is Status.FAIL:
+        return add_note(run, f"{_DRAWS} found where {_GIVEN}")
+    if run.status is not Status.PASS:
+        return None
+    findings = found.findings
     if found.status is Status.FAIL:
         if repeats(evidence) or not _is_of_update(found):
             return None
-        found = replace(found, findings=())
-    warnings = [f"warning: {finding.code}" for finding in found.findings]
-    notes = (*warnings, again.message, f"{_DRAWS} {_GIVEN}")
+        findings = ()
+    warnings = [f"warning: {finding.code}" for finding in findings]
+    notes = (*warnings, run.message, f"{_DRAWS} {_GIVEN}")
     message = "; ".join(filter(None, notes))
-    return replace(again, findings=found.findings, message=message)
+    return replace(run, findings=findings, message=message)
+
+
+GIVEN = Way(words="given its numbers", change=_give, is_open=_is_open, tell=_tell)

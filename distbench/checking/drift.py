@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from distbench.checking.again import First, Judged, Way
 from distbench.checking.runs import OPEN
 from distbench.cluster import ClusterSpec
 from distbench.compare.likeness import find_half
@@ -25,6 +26,7 @@ from distbench.compare.places import Place
 from distbench.compare.values import measure_finite
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
+from distbench.scenario import Scenario
 from distbench.trace import GRADIENTS, SparseRows
 from distbench.verdict import Finding, Run, Status
 
@@ -93,28 +95,24 @@ def _is_rounding(place: Place) -> bool:
     )
 
 
-def tell_drift(
-    run: Run, *, seconds: float, apart: Sequence[Place] | None
-) -> Run | None:
+def tell_drift(run: Run, apart: Sequence[Place] | None) -> Run | None:
     """What a run with op determinism makes of what a run without it does not settle.
 
     Args:
         run: The run with it.
-        seconds: How long that without it took.
         apart: Where the two differ, if it is by rounding alone; see `find_roundings`.
 
     Returns:
         The run that stands for both, or None if the first one stands.
     """
-    whole = replace(run, seconds=run.seconds + seconds)
     if run.status is Status.FAIL:
         is_compared = all(finding.code not in _RAISED for finding in run.findings)
-        return whole if is_compared else None
+        return run if is_compared else None
     if run.status not in OPEN or apart is None:
         return None
     if not apart:
-        return whole  # one device did not repeat itself, which judges and is not judged
-    return replace(whole, findings=(_describe(apart), *run.findings))
+        return run  # one device did not repeat itself, which judges and is not judged
+    return replace(run, findings=(_describe(apart), *run.findings))
 
 
 def _describe(apart: Sequence[Place]) -> Finding:
@@ -148,3 +146,26 @@ def _describe(apart: Sequence[Place]) -> Finding:
         warning=True,
         variables=(variable,),
     )
+
+
+def _have_bits_repeat(scenario: Scenario, _: float) -> Scenario:
+    return replace(scenario, op_determinism=True)
+
+
+def _is_open(first: First) -> bool:
+    drifts = may_drift(first.item.spec, first.seen.environment)
+    return drifts and not is_settled(first.judgement, first.evidence)
+
+
+def _tell(first: First, again: Judged) -> Run | None:
+    other = again.evidence
+    apart = None if other is None else find_roundings(first.evidence, other)
+    return tell_drift(again.run, apart)
+
+
+STEADY = Way(
+    words="with op determinism",
+    change=_have_bits_repeat,
+    is_open=_is_open,
+    tell=_tell,
+)

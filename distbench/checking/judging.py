@@ -6,18 +6,13 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, NamedTuple
 
+from distbench.checking.again import First, Judged, Way
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
-from distbench.checking.drawing import draws_anew, give_time, may_be_given, tell_given
-from distbench.checking.drift import (
-    find_roundings,
-    is_settled,
-    may_drift,
-    tell_drift,
-)
+from distbench.checking.drawing import GIVEN
+from distbench.checking.drift import STEADY
 from distbench.checking.failing import Failing
 from distbench.checking.flights import Flights
 from distbench.checking.kept import keep_traces
@@ -33,11 +28,11 @@ from distbench.checking.runs import (
     make_run,
     tell_injury,
 )
+from distbench.checking.uncompiled import UNCOMPILED
 from distbench.checking.units import judge_units
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
-from distbench.diagnose.judgement import Judgement
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
@@ -46,16 +41,11 @@ from distbench.options import CheckOptions
 from distbench.target import TargetRef
 from distbench.verdict import Finding, Run, Status
 
+_WAYS = (UNCOMPILED, STEADY, GIVEN)
+"""How a scenario may be run again, in the order in which they are tried."""
 
-class _Judged(NamedTuple):
-    """A run, and what it was judged by, if anything was compared."""
-
-    run: Run
-    evidence: Evidence | None = None
-
-
-_Again = Mapping[str, _Judged]
-"""What a scenario comes to that was run otherwise, by tier."""
+_Again = Callable[[], Mapping[str, Judged]]
+"""Runs a scenario once more when it is asked for; what it comes to, by tier."""
 
 
 class Judging:
@@ -108,13 +98,13 @@ class Judging:
 
     def _judge(
         self, item: Planned, seen: Observation, shelves: ExitStack
-    ) -> Iterator[_Judged]:
-        yield from map(_Judged, self._skip_lacking(item, seen))
+    ) -> Iterator[Judged]:
+        yield from map(Judged, self._skip_lacking(item, seen))
         if seen.failure is not None:
             for run in self._failing.judge(item, seen, seen.failure):
-                yield _Judged(replace(run, details=self._keep(seen)))
+                yield Judged(replace(run, details=self._keep(seen)))
         elif seen.flight is not None:
-            yield _Judged(self._judge_flight(item, seen, seen.flight))
+            yield Judged(self._judge_flight(item, seen, seen.flight))
         else:
             yield from self._judge_evidence(item, seen, shelves)
 
@@ -136,148 +126,72 @@ class Judging:
 
     def _judge_evidence(
         self, item: Planned, seen: Observation, shelves: ExitStack
-    ) -> Iterator[_Judged]:
-        plain = self._defer(item, shelves, jit=False)
-        steady = self._defer(item, shelves, op_determinism=True)
-        given = self._defer(
-            item,
-            shelves,
-            given_draws=True,
-            timeout_s=give_time(item.scenario, seen.seconds),
-        )
-        for tier, evidence in seen.evidence.items():
-            judgement = judge(evidence)
-            is_wrong = judgement.status is Status.FAIL
-            if is_wrong and evidence.subject.compiled:
-                again = plain()[tier]
-                yield self._judge_uncompiled(item, seen, tier, again, judgement)
+    ) -> Iterator[Judged]:
+        again = [(way, self._defer(way, item, seen, shelves)) for way in _WAYS]
+        for evidence in seen.evidence.values():
+            first = First(item, seen, evidence, judge(evidence))
+            yield self._judge_tier(first, again)
+
+    def _judge_tier(self, first: First, again: Sequence[tuple[Way, _Again]]) -> Judged:
+        item, seen, evidence, judgement = first
+        tier = evidence.tier
+        seconds = seen.seconds / len(seen.evidence)
+        for way, run_again in again:
+            other = run_again().get(tier) if way.is_open(first) else None
+            if other is None:
                 continue
-            may_be_drift = may_drift(item.spec, seen.environment)
-            if may_be_drift and not is_settled(judgement, evidence):
-                steadied = self._judge_steady(seen, tier, steady)
-                if steadied is not None:
-                    yield steadied
-                    continue
-            judgement = judge_units(
-                self._target, item, seen.evidence, tier, judgement, self._launch
-            )
-            judgement = self._looking.judge(item, evidence, judgement)
-            if may_be_given(item.scenario, evidence, judgement):
-                drawn = self._judge_given(evidence, judgement, given)
-                if drawn is not None:
-                    yield drawn
-                    continue
-            is_wrong = judgement.status is Status.FAIL
-            findings = judgement.findings
-            if is_wrong:
-                findings = self._find_origins(item, seen, tier, findings)
-                findings = self._confirm(item, seen, tier, findings)
-            run = make_run(
-                item,
-                tier,
-                judgement.status,
-                seen.seconds / len(seen.evidence),
-                reference=evidence.reference,
-                checked=judgement.checked,
-                worst=judgement.worst,
-                findings=findings,
-                references=judgement.references,
-                message=tell_injury(seen.injury, judgement.message),
-                disk_bytes=seen.disk_bytes // len(seen.evidence),
-                details=self._keep(seen, evidence, judgement.compared),
-            )
-            yield _Judged(run, evidence)
+            seconds += other.run.seconds
+            told = way.tell(first, other)
+            if isinstance(told, Run):
+                return other._replace(run=replace(told, seconds=seconds))
+            if told is not None:
+                first = first._replace(judgement=told)
+        judgement = judge_units(
+            self._target, item, seen.evidence, tier, first.judgement, self._launch
+        )
+        judgement = self._looking.judge(item, evidence, judgement)
+        findings = judgement.findings
+        if judgement.status is Status.FAIL:
+            findings = self._find_origins(item, seen, tier, findings)
+            findings = self._confirm(item, seen, tier, findings)
+        run = make_run(
+            item,
+            tier,
+            judgement.status,
+            seconds,
+            reference=evidence.reference,
+            checked=judgement.checked,
+            worst=judgement.worst,
+            findings=findings,
+            references=judgement.references,
+            message=tell_injury(seen.injury, judgement.message),
+            disk_bytes=seen.disk_bytes // len(seen.evidence),
+            details=self._keep(seen, evidence, judgement.compared),
+        )
+        return Judged(run, evidence)
 
     def _defer(
-        self, item: Planned, shelves: ExitStack, **changes: Any
-    ) -> Callable[[], _Again]:
-        """Run a scenario otherwise when it is asked for, once for all tiers."""
-        other = replace(item, scenario=replace(item.scenario, **changes))
+        self, way: Way, item: Planned, seen: Observation, shelves: ExitStack
+    ) -> _Again:
+        """Run a scenario again when it is asked for, once for all tiers."""
+        other = replace(item, scenario=way.change(item.scenario, seen.seconds))
 
         @functools.cache
-        def run() -> _Again:
-            seen = self._observe_again(other)
+        def run() -> Mapping[str, Judged]:
+            try:
+                seen = self._observe_again(other)
+            except BadInputError as error:
+                # One device itself may not be able to.
+                name = item.scenario.id
+                self._launch.log(f"{name} could not be run again {way.words}: {error}")
+                return {}
             if not isinstance(seen, Observation):
-                return {run.tier: _Judged(run) for run in seen}
+                return {run.tier: Judged(run) for run in seen}
             shelves.callback(seen.clear_arrays)
             judged = self._judge(other, seen, shelves)
             return {each.run.tier: each for each in judged}
 
         return run
-
-    def _judge_uncompiled(
-        self,
-        item: Planned,
-        seen: Observation,
-        tier: Tier,
-        again: _Judged,
-        found: Judgement,
-    ) -> _Judged:
-        """Name what is wrong with a step that XLA compiles by the step without XLA.
-
-        Of what is wrong in the end alone, many causes may be the first one.
-        """
-        run = again.run
-        if run.status is Status.FAIL:
-            message = "note: found without XLA; with it the step leaves wrong state too"
-            return again._replace(run=replace(run, message=message))
-        first = found.findings[0]
-        text = (
-            f"Step {first.step}, {first.phase} of '{first.variable}': wrong where XLA "
-            f"compiles the step, and not where it is left out ({run.status})."
-        )
-        # A script that shows a number leaves XLA out.
-        shown = replace(first, code="unexplained", explanation=text, outcome=None)
-        evidence = seen.evidence[tier]
-        compiled = make_run(
-            item,
-            tier,
-            found.status,
-            seen.seconds + run.seconds,
-            reference=evidence.reference,
-            checked=found.checked,
-            worst=found.worst,
-            findings=self._find_origins(item, seen, tier, [shown]),
-            references=found.references,
-            details=self._keep(seen, evidence, found.compared),
-        )
-        return _Judged(compiled, evidence)
-
-    def _judge_steady(
-        self,
-        seen: Observation,
-        tier: Tier,
-        run_steady: Callable[[], _Again],
-    ) -> _Judged | None:
-        """What is left where ops repeat their bits; None if the first run stands."""
-        try:
-            run, other = run_steady()[tier]
-        except BadInputError:
-            return None  # one device has an op that cannot
-        told = tell_drift(
-            run,
-            seconds=seen.seconds / len(seen.evidence),
-            apart=None if other is None else find_roundings(seen.evidence[tier], other),
-        )
-        return None if told is None else _Judged(told, other)
-
-    def _judge_given(
-        self, evidence: Evidence, found: Judgement, run_given: Callable[[], _Again]
-    ) -> _Judged | None:
-        """What shows where a step is given its numbers; None if the first run stands.
-
-        Where nothing was compared, as of a step that raises, it may be for those. Who
-        draws by other means as well has not been given all.
-        """
-        try:
-            again = run_given().get(evidence.tier)
-        except BadInputError as error:
-            self._launch.log(f"A step that was given its numbers failed: {error}")
-            return None
-        if again is None or again.evidence is None or draws_anew(again.evidence):
-            return None
-        told = tell_given(evidence, found, again.run)
-        return None if told is None else again._replace(run=told)
 
     def _judge_flight(self, item: Planned, seen: Observation, flight: Flight) -> Run:
         judgement = judge_flight(flight)

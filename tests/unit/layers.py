@@ -236,6 +236,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "checking.runs": {"checking.plan", "evidence", "observe", "trace", "verdict"},
     "checking.further": {*_TOP, "checking.plan", "checking.runs", "evidence"},
+    "checking.again": {*_TOP, "checking.plan", "evidence"},
+    "checking.uncompiled": {"scenario", "verdict", "checking.again", "checking.runs"},
     "checking.drawing": {
         "diagnose",
         "diagnose.seeds",
@@ -243,6 +245,7 @@ ALLOWED: dict[str, set[str]] = {
         "scenario",
         "trace",
         "verdict",
+        "checking.again",
         "checking.runs",
     },
     "checking.drift": {
@@ -250,8 +253,10 @@ ALLOWED: dict[str, set[str]] = {
         "compare",
         "diagnose",
         "evidence",
+        "scenario",
         "trace",
         "verdict",
+        "checking.again",
         "checking.runs",
     },
     "checking.failing": {
@@ -285,6 +290,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "checking.judging": {
         *_TOP,
+        "checking.again",
         "checking.confirm",
         "checking.controls",
         "checking.detailing",
@@ -297,6 +303,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.origin",
         "checking.plan",
         "checking.runs",
+        "checking.uncompiled",
         "checking.units",
     },
     "checking.checker": {

@@ -41,10 +41,11 @@ def test_the_run_without_it_is_made_once_for_all_tiers(
         wait_for_earlier=lambda _: None,
         observe_again=observe_again,
     )
-    evidence: Any = SimpleNamespace(subject=SimpleNamespace(compiled=True))
+    compiled = SimpleNamespace(compiled=True)
+    evidence: Any = {t: SimpleNamespace(tier=t, subject=compiled) for t in TIERS}
     scenario = Scenario(target="m:f", workload="linear", cluster="one")
     spec = ClusterSpec.parse("one")
     item = Planned(scenario=scenario, spec=spec, optional=False)
-    seen = Observation(tiers=TIERS, evidence=dict.fromkeys(TIERS, evidence))
+    seen = Observation(tiers=TIERS, evidence=evidence)
     assert [run.tier for run in found.judge(item, seen)] == list(TIERS)
     assert made == [False]
