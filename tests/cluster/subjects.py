@@ -259,6 +259,20 @@ def make_model_without_data():
     return tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(2,))])
 
 
+def make_model_with_dataset():
+    return make_model_without_data()
+
+
+class Batches:
+    """Looks like a dataset, and starts no op where the module is read."""
+
+    def as_numpy_iterator(self):
+        raise AssertionError("the model cannot be trained on it")
+
+
+make_model_with_dataset.data = Batches()
+
+
 class WithoutVariables(Program):
     variables = None
 

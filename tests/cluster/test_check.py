@@ -187,6 +187,10 @@ def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
         ("TooFewExamples", "at least one example per replica"),
         ("make_no_optimizer", "returned no optimizer.*a compiled Keras model.*'str'"),
         ("make_model_without_data", r"a Keras model, which needs data\(step\)"),
+        (
+            "make_model_with_dataset",
+            r"whose 'data' is an object of type 'Batches' in place of a function.*next",
+        ),
         ("make_program", "is a train program.*name the program itself as the target"),
         (
             "make_with_rate",

@@ -40,7 +40,8 @@ from distbench.worker.process.strategies import (
 from distbench.worker.state.partition import shard_variables
 from distbench.worker.stepping.program import Program
 from distbench.worker.stepping.session import Session
-from distbench.worker.subjects.kinds import find_data, make_program, recognise_subject
+from distbench.worker.subjects.keras_data import find_data
+from distbench.worker.subjects.kinds import make_program, recognise_subject
 
 
 class Task:

@@ -196,7 +196,8 @@ def _format_traceback(
     kept = [f for f in frames[:-1] if not is_foreign(f.filename)] + frames[-1:]
     lines = ["Traceback (most recent call last, the framework's frames left out):\n"]
     lines += traceback.format_list(kept)
-    return "".join([*lines, *traceback.format_exception_only(original)])
+    said = "".join(traceback.format_exception_only(original))
+    return "".join([*lines, _COLOURS.sub("", said)])
 
 
 def _describe_own_frame(

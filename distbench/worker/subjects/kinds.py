@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from inspect import getattr_static
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from distbench.worker.process.failures import blame_subject
 from distbench.worker.stepping.program import METHODS, Program, name_subject
 from distbench.worker.subjects.arguments import check_factory
 from distbench.worker.subjects.fit_steps import name_keras
+from distbench.worker.subjects.keras_data import find_data
 from distbench.worker.subjects.keras_model import KerasModelProgram
 from distbench.worker.subjects.optimizer_program import OptimizerProgram
 from distbench.worker.subjects.pipeline_program import PipelineProgram
@@ -72,15 +72,6 @@ def recognise_subject(subject: Any) -> Kind:
     with blame_subject("build"):
         made = subject()
     return "optimizer" if name_keras(made) is None else "model"
-
-
-def find_data(subject: Any) -> Any:
-    """`data` of a callable, or of the module that it comes from; None without."""
-    if all(callable(getattr(subject, name, None)) for name in METHODS):
-        return None
-    module = sys.modules.get(getattr(subject, "__module__", None) or "")
-    found = getattr(subject, "data", None) or getattr(module, "data", None)
-    return found if callable(found) else None
 
 
 def make_program(subject: Any, scenario: Scenario) -> Program:

@@ -19,6 +19,7 @@ from distbench.worker.stepping.program import (
     name_subject,
 )
 from distbench.worker.subjects.fit_steps import name_keras
+from distbench.worker.subjects.keras_data import describe_lack
 from distbench.worker.subjects.paths import AGGREGATION_PATHS
 from distbench.worker.workloads import find_workload
 
@@ -150,10 +151,7 @@ class OptimizerProgram(Program):
 def _describe_made(made: Any, factory: Any) -> str:
     """What a factory returned in the place of an optimizer, and what it may be for."""
     if name_keras(made) is not None:
-        return (
-            "a Keras model, which needs data(step), on the callable or in its module, "
-            "to train on"
-        )
+        return describe_lack(factory)
     described = f"an object of type '{type(made).__name__}'"
     missing = [name for name in METHODS if not callable(getattr(made, name, None))]
     if len(missing) == len(METHODS) and type(made) is not factory:
