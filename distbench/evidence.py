@@ -154,6 +154,8 @@ class Traits:
 
     Attributes:
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
+        averages: Whether replicas are to have gradients of N times their shares, and to
+            average them, as an aggregation path of the bench has it.
         kept: Variables of the model that follow from the gradients of others and not
             from examples, as a momentum that a program keeps by hand; asked of where
             there are `sums`, or what is `due`.
@@ -192,6 +194,7 @@ class Traits:
     """
 
     loss_reduction: Literal["sum", "mean"] | None = "sum"
+    averages: bool = False
     kept: tuple[str, ...] = ()
     steered: tuple[str, ...] = ()
     drawn_anew: tuple[str, ...] = ()

@@ -54,6 +54,12 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     is_large = _find_large(evidence, judgement) is not None
     if not is_large and not (_names_mean(judgement) and _averages_losses(evidence)):
         return None
+    return take_shares(evidence)
+
+
+def take_shares(evidence: Evidence) -> Evidence:
+    """What was seen, with gradients as shares of their average."""
+    n = evidence.observed.replicas
     apart = evidence.fed.apart
     fed = replace(
         evidence.fed,

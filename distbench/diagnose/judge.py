@@ -15,7 +15,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.odd_terms import settle_terms
 from distbench.compare.pair import SHARD
 from distbench.compare.sensitive import find_cut_sensitive, find_row_sensitive
-from distbench.diagnose.averaged import AVERAGED, read_averaged, tells_more
+from distbench.diagnose.averaged import AVERAGED, read_averaged, take_shares, tells_more
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.exchange import exchanges, is_joined
 from distbench.diagnose.explain import is_vague
@@ -58,6 +58,8 @@ def judge(evidence: Evidence) -> Judgement:
         )
     with np.errstate(all="ignore"):
         evidence = add_absent(name_owners(evidence))
+        if evidence.subject.averages:
+            evidence = take_shares(evidence)
         noise = measure_noise(evidence)
         evidence = settle_terms(evidence, noise)
         judgement = _read_averaged(evidence, noise, _judge_best(evidence, noise))

@@ -90,6 +90,7 @@ def read_evidence(
         measure=Measure(shards_known=answer["shards_known"]),
         subject=Traits(
             loss_reduction=answer["loss_reduction"],
+            averages=answer["averages"],
             kept=tuple(replied["kept"]),
             steered=tuple(replied["steered"]),
             drawn_anew=tuple(replies["drawn_anew"]),

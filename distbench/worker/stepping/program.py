@@ -36,6 +36,8 @@ class Program:
         replicas: Number of replicas whose share of the loss a replica computes; set
             before the step is traced. Only a workload's program looks at it.
         loss_reduction: How the replicas' losses combine.
+        averages: Whether gradients are N times their shares and are to be averaged, as
+            an aggregation path of the bench has it.
         is_compiled: Whether XLA compiles the step as a whole; known once it is built.
             Such a step can keep no tap, and only what it leaves is compared.
     """
@@ -44,6 +46,7 @@ class Program:
     shards_known = False
     replicas = 1
     loss_reduction: LossReduction = None
+    averages = False
     is_compiled = False
 
     def build(self, strategy: tf.distribute.Strategy) -> None:

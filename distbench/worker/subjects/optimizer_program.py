@@ -39,6 +39,7 @@ class OptimizerProgram(Program):
         self._factory = factory
         self._path_name = scenario.path
         self._path = AGGREGATION_PATHS[scenario.path]
+        self.averages = self._path.scales_loss
         self._workload = find_workload(scenario.workload)(
             examples=count_examples(scenario),
             dtype=scenario.dtype,
