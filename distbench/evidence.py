@@ -135,6 +135,8 @@ class Measure:
             that keeps the state from being known; else 0.
         settled: Steps of which the reference says besides what becomes of all that is
             trained: one device leaves them out, and so does whoever adds up its shards.
+        spoilt: Steps in which the reference's gradients are not finite, and say nothing
+            of where those of the replicas are.
         slack: How much farther than by noise a correct value may lie from the
             reference's, where that is made of a gradient which is near the sum of the
             shards; 0 where it is not named.
@@ -145,6 +147,7 @@ class Measure:
     known: tuple[Phase, ...] = PHASES
     lost: float = 0.0
     settled: frozenset[int] = frozenset()
+    spoilt: frozenset[int] = frozenset()
     slack: Mapping[TraceKey, float] = field(default_factory=dict)
 
 

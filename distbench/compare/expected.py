@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from distbench.compare.copies import are_same
 from distbench.evidence import Evidence
-from distbench.trace import SUMMED, WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace import GRADIENTS, SUMMED, WHOLE, Phase, Trace, TraceKey, Value
 
 
 class Expected:
@@ -28,7 +28,10 @@ class Expected:
 
     def find_reference(self, key: TraceKey) -> Value | None:
         """The single-device run's value, where the cluster has to arrive at it."""
-        if key.phase not in self._evidence.measure.known and not self._is_settled(key):
+        measure = self._evidence.measure
+        if key.phase in GRADIENTS and key.step in measure.spoilt:
+            return None
+        if key.phase not in measure.known and not self._is_settled(key):
             return None
         return self._evidence.reference.get(key)
 

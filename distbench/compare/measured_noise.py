@@ -131,20 +131,42 @@ def measure_rounded(evidence: Evidence) -> Noise | None:
     """The noise of losses and gradients in a narrower dtype, where it was asked for.
 
     Steps in which something overflows tell nothing of it. None where it is not known,
-    or where one device overflows in other steps than the cluster: whether the replicas'
+    or where replicas overflow in steps in which one device does not: whether their
     parts do follows from no rounding.
     """
     moved = _list_moved(evidence, ("loss", *GRADIENTS))
-    spoilt = [_list_spoilt(t) for t in (evidence.reference, evidence.observed, *moved)]
-    if not moved or spoilt[0] != spoilt[1]:
+    spoilt = find_spoilt(evidence)
+    if not moved or not _list_spoilt(evidence.observed) <= spoilt:
         return None
-    steps = frozenset().union(*spoilt)
+    steps = spoilt.union(*map(_list_spoilt, moved))
     finite = [
         replace(t, values=Values(t.values).keep(lambda key: key.step not in steps))
         for t in moved
     ]
     noise = measure_noise(replace(evidence, twins=(*finite, *evidence.twins)))
     return None if noise.ordered else noise
+
+
+def find_spoilt(evidence: Evidence) -> frozenset[int]:
+    """Steps in which the loss or a gradient of the global batch is not finite.
+
+    What its shards alone come to is no matter: of a mean they have more than replicas.
+    """
+    whole = Values(evidence.reference.values).keep(lambda key: key.replica == WHOLE)
+    return _list_spoilt(replace(evidence.reference, values=whole))
+
+
+def overflow_alone(evidence: Evidence) -> bool:
+    """Whether a shard alone has Inf or NaN in a step in which its replica has none.
+
+    The loss of a mean is of the shard alone there, and a replica has its share of it.
+    """
+    return any(
+        not finite and evidence.observed.find_finite(step).get(replica, False)
+        for step in range(evidence.reference.steps)
+        for replica, finite in evidence.reference.find_finite(step).items()
+        if replica != WHOLE
+    )
 
 
 def _list_spoilt(trace: Trace) -> frozenset[int]:

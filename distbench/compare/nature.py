@@ -300,10 +300,11 @@ def _is_of_parts(
 
 
 def _agree(left: Places, right: Places, margins: Margins, shards: int) -> bool:
+    """Whether all elements agree that are finite; the others tell nothing."""
+    gaps = {place: left[place] - right[place] for place in margins}
     return all(
-        not np.all(np.isfinite(left[place] - right[place]))
-        or measure_size(left[place] - right[place]) <= 2 * shards * margin
-        for place, margin in margins.items()
+        measure_size(gap[np.isfinite(gap)]) <= 2 * shards * margins[place]
+        for place, gap in gaps.items()
     )
 
 

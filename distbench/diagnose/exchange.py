@@ -25,6 +25,13 @@ OWN_LOSSES = (
 )
 """Why nothing is a measure of a step that hides its gradients."""
 
+OVERFLOWS = (
+    "one device overflows in every step, and replicas, which have shares of the losses "
+    "of their shards alone, do not, so no gradient is known that theirs could be held "
+    "against; use more steps, or a smaller loss scale"
+)
+"""Why nothing is a measure of gradients that overflow on one device alone."""
+
 UPDATED_BETWEEN = (
     "note: on one device the result depends on which examples are together in a batch, "
     "and a loss on gradients of all replicas, so loss and local gradients cannot be "

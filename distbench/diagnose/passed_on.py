@@ -45,6 +45,11 @@ def _is_passed_on(evidence: Evidence, link: Judged) -> bool:
     if seen is None or due is None or link.pair is None:
         return False
     pair = link.pair
-    wrong = measure_norm(pair.observed - pair.expected) / measure_norm(pair.expected)
-    left = measure_norm(densify(seen) - densify(due)) / measure_norm(densify(due))
-    return bool(left >= wrong / 2)
+    wrong, size = (
+        measure_norm(pair.observed - pair.expected),
+        measure_norm(pair.expected),
+    )
+    total = densify(due)
+    left = measure_norm(densify(seen) - total)
+    # Of a step that is left out, a sum of 0 is due.
+    return bool(left > 0 and left * size >= wrong * measure_norm(total) / 2)

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from distbench.compare.factor import Factors
 from distbench.compare.given import give_exchanged, makes_whole_exchanged
 from distbench.compare.led import find_own_statistic
-from distbench.compare.measured_noise import measure_noise, measure_rounded
+from distbench.compare.measured_noise import (
+    find_spoilt,
+    measure_noise,
+    measure_rounded,
+    overflow_alone,
+)
 from distbench.compare.met import goes_on_from_gradients, take_met
 from distbench.compare.nature import (
     Nature,
@@ -19,6 +27,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.own_losses import has_own_losses
 from distbench.compare.shards import find_shares, judges_losses, weigh_shards
 from distbench.diagnose.exchange import (
+    OVERFLOWS,
     OWN_LOSSES,
     UPDATED_BETWEEN,
     describe_own_statistic,
@@ -31,7 +40,7 @@ from distbench.diagnose.exchange import (
 )
 from distbench.diagnose.seeds import find_own_draws
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, PHASES, Phase
+from distbench.trace import COMPUTED, PHASES, WHOLE, Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +88,11 @@ def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
 
 def takes_shards(evidence: Evidence) -> bool:
     """Whether a shard alone, and not the global batch, says what a replica has."""
-    noise = measure_noise(evidence)
-    if is_of_all(evidence) or is_joined(evidence, noise):
-        return False
-    return find_nature(evidence, noise).grouped
+    with np.errstate(all="ignore"):  # shards may overflow
+        noise = measure_noise(evidence)
+        if is_of_all(evidence) or is_joined(evidence, noise):
+            return False
+        return find_nature(evidence, noise).grouped
 
 
 def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
@@ -121,6 +131,8 @@ def _list_shards(
         return
     if nature.kind == "terms" and exchanges(evidence, "data"):
         return  # nobody says which of them is divided by a count over all
+    if nature.kind == "mean" and not nature.grouped and overflow_alone(evidence):
+        return  # of a loss that is N times a replica's, and the whole is a measure
     if place:
         yield _weigh_first(evidence, nature, place)
     if nature.grouped or nature.lost:
@@ -240,11 +252,21 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
     yield from left_open
     rounded = measure_rounded(evidence)
     known = COMPUTED
-    if hides_gradients(evidence):
+    spoilt, may_share = find_spoilt(evidence), nature.kind != "sum"
+    is_clipped = not nature.grouped and _changes_gradients(evidence, spoilt)
+    if hides_gradients(evidence) or is_clipped:
         known = (*known, "reduced_gradient")
-    if not left_open and rounded is not None:
+    is_never_finite = len(spoilt) == evidence.reference.steps
+    if is_never_finite and may_share and overflow_alone(evidence):
+        yield replace(
+            _leave_first(evidence, undecided=OVERFLOWS),
+            evidence=_limit(evidence, known=("loss",)),
+        )
+    elif not left_open and rounded is not None:
+        limited = _limit(evidence, known=known, lost=nature.lost)
+        measure = replace(limited.measure, spoilt=spoilt)
         yield Reading(
-            evidence=_limit(evidence, known=known, lost=nature.lost),
+            evidence=replace(limited, measure=measure),
             note="note: the step computes in a narrower dtype than that of its "
             "variables; losses and gradients are compared with one device's as far as "
             "a rounding of the variables to that dtype leaves them alone",
@@ -253,6 +275,13 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
             # A count over all may also be a known mistake of what shards alone give.
             settles=not exchanges(evidence, "data"),
         )
+
+
+def _changes_gradients(evidence: Evidence, spoilt: frozenset[int]) -> bool:
+    """Whether one device makes something else of finite gradients than a multiple."""
+    made = Factors(evidence.reference)
+    found = evidence.reference.select(phase="reduced_gradient", replica=WHOLE)
+    return any(key.step not in spoilt and made.find(key) is None for key, _ in found)
 
 
 def _weigh(evidence: Evidence, nature: Nature, words: str) -> Iterator[Reading]:

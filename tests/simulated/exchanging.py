@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from grouped_losses import SHARDS, WIDTH, Batch, against_the_others
 from grouped_training import RATE, Simulator, by_share, put
 
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, WHOLE, TraceKey, Value
+from distbench.trace import COMPUTED, WHOLE, Phase, TraceKey, Value
 
 
 class Exchanging(Simulator):
@@ -72,7 +72,10 @@ def note(evidence: Evidence, exchange: str, **of_reference: object) -> Evidence:
 
 
 def round_whole(
-    evidence: Evidence, share: float, exchange: str = "features"
+    evidence: Evidence,
+    share: float,
+    exchange: str = "features",
+    phases: Sequence[Phase] = COMPUTED,
 ) -> Evidence:
     """A step in float16, and how far a rounding to it moves the global batch's."""
     evidence = note(evidence, exchange, narrowest="float16")
@@ -83,7 +86,7 @@ def round_whole(
             values={
                 key: value * (1 + share * rng.choice([-1, 1], size=np.shape(value)))
                 for key, value in evidence.reference.select(replica=WHOLE)
-                if key.phase in COMPUTED
+                if key.phase in phases
             },
         )
         for number in range(4)

@@ -137,6 +137,23 @@ def penalised_squares_in_half(batch: Batch, theta: Batch) -> tuple[float, Batch]
     return loss, gradient.astype(np.float32) + np.float32(0.01) * theta
 
 
+def mean_in_half(batch: Batch, theta: Batch, scale: float = 1.0) -> tuple[float, Batch]:
+    """A mean under a loss scale, whose gradient may be more than float16 holds."""
+    loss, gradient = sum_squares(batch, theta)
+    times = EXAMPLES / len(batch)
+    scaled = gradient * np.float32(times * scale)
+    return loss * times, scaled.astype(np.float16).astype(np.float32)
+
+
+def share_in_half(
+    batch: Batch, theta: Batch, scale: float = 1.0
+) -> tuple[float, Batch]:
+    """What a replica has of that: its loss is multiplied by its share before."""
+    share = len(batch) / EXAMPLES
+    loss, gradient = mean_in_half(batch, theta, scale * share)
+    return loss * share, gradient
+
+
 def against_the_others(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """Every example against all others of its batch, summed and divided by G."""
     loss, gradient = mean_against_the_others(batch, theta)
