@@ -8,6 +8,7 @@ from distbench.samples.optimizers import OwnRule, keras3_optimizer, optimizer
 from distbench.samples.program import TRAINED, ByHand, Program
 from distbench.samples.replicas import count_replicas, find_copy
 from distbench.samples.teacher import Taught
+from distbench.unusual.optimizers import HalvesItsRate
 from distbench.unusual.stepping import CountsForItself
 
 _VARIABLES = ("table", "kernel", "bias")
@@ -198,6 +199,19 @@ class LooksAheadTwice(Remembering):
     def step(self, var, before, slot, grad):
         ahead = self.beta**2 if count_replicas() > 1 else 0.0
         return var.assign_sub(self.rate * (slot + ahead * before))
+
+
+@fault(
+    "hyperparameter-differs",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#19990",
+)
+class RateByStepsOverReplicas(HalvesItsRate):
+    """A schedule goes on by one after N steps, so that the first step is right."""
+
+    def count(self, steps):
+        return super().count(steps // count_replicas())
 
 
 @fault(

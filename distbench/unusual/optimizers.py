@@ -158,6 +158,19 @@ class FollowTheLeader:
 
 
 @unusual()
+class HalvesItsRate(Program):
+    """The learning rate is half as large in each step as in the one before."""
+
+    def make_optimizer(self):
+        optimizer = legacy.SGD(lambda: 0.05 * 0.5 ** self.count(optimizer.iterations))
+        return optimizer
+
+    def count(self, steps):
+        """What the rate follows."""
+        return tf.cast(steps, tf.float32)
+
+
+@unusual()
 class Schedule(Program):
     """The learning rate follows a schedule of the steps."""
 

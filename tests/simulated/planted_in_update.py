@@ -153,6 +153,34 @@ CASES = [
         setup={"rule": ADAM},
     ),
     Case(
+        name="twice-the-rate-from-the-second-step-on",
+        code="hyperparameter-differs",
+        phase="variable",
+        fault=Fault(
+            update=add_state(
+                lambda k, v, old, run: (
+                    v + (v - old[k]) if k in TRAINED and old["iterations"] else v
+                )
+            )
+        ),
+        step=1,
+        steps=3,
+    ),
+    Case(
+        name="five-times-the-rate-from-the-second-step-on",
+        code="hyperparameter-differs",
+        phase="variable",
+        fault=Fault(
+            update=add_state(
+                lambda k, v, old, run: (
+                    v + 4 * (v - old[k]) if k in TRAINED and old["iterations"] else v
+                )
+            )
+        ),
+        step=1,
+        steps=3,
+    ),
+    Case(
         name="other-beta",
         code="hyperparameter-differs",
         phase="slot",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
 from gradient_values import add_up, clip_norm, map_values, scale, to_array
 from planted_case import ADAM, MOMENTUM, Case, check_named, run_case
+from simulated_rule import Rule
 from swept import swept
 from training_simulator import KERNEL, TRAINED, Fault, observe, reduce_with
-from wrong_steps import each, of
+from wrong_steps import add_state, each, of
 
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE
@@ -315,3 +316,22 @@ def test_of_longer_steps_the_learning_rate_is_always_a_cause(times):
     assert finding.code == "update-repeated"
     assert f"applied {times} times in one step" in finding.explanation
     assert f"or the learning rate is {times} times as large" in finding.explanation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting(Rule):
+    """Nothing moves in the first step."""
+
+    counts: bool = True
+
+    def update(self, state, gradients):
+        new = super().update(state, gradients)
+        waits = {} if state["iterations"] else {k: state[k] for k in gradients}
+        return new | waits
+
+
+def test_a_step_that_moves_nothing_is_no_evidence_against_a_repetition():
+    """As the first one of a schedule that begins at 0: repeated, it is still right."""
+    twice = add_state(lambda k, v, old, run: 2 * v - old[k] if k in TRAINED else v)
+    (finding,) = judge(observe(Fault(update=twice), rule=Waiting(), steps=3)).findings
+    assert (finding.code, finding.step) == ("update-repeated", 1)

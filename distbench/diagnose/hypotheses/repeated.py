@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from distbench.compare.leading import is_trained
 from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
+from distbench.compare.values import Array, densify, measure_norm, measure_size
+from distbench.diagnose.context import (
+    Context,
+    Hypothesis,
+    Numbered,
+    find_base,
+    find_tolerance,
+)
 from distbench.diagnose.fit import fit_weights, make_error, predict_cases
 from distbench.diagnose.hypotheses.slot_facts import (
     SlotRule,
@@ -44,6 +52,8 @@ def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
         whole = context.phase == "variable" or _is_whole(context, trace)
         longer = ""
         if context.phase == "variable" and _only_lengthens(context, predicted, count):
+            if _was_right_before(context):
+                continue
             longer = f", or the learning rate is {count} times as large"
         yield Hypothesis(
             code="update-repeated" if whole else "slot-repeated",
@@ -69,6 +79,29 @@ def _only_lengthens(
         if rest > SAME * measure_norm(step):
             return False
     return True
+
+
+def _was_right_before(context: Context) -> bool:
+    """Whether a wrong variable took a step before that was right, and no mere rounding.
+
+    Who applies an update several times does so in that step as well; a rate that
+    follows a count of steps may be right in the first ones.
+    """
+    begin = min(case.key.step for case in context.cases)
+    before = {key for key in context.right if key.step < begin}
+    for _, case in context.list_cases():
+        for key in before:
+            if key.variable != case.key.variable:
+                continue
+            seen = context.evidence.observed.get(key)
+            start = context.evidence.get_before(key.step, "variable", key.variable)
+            if seen is None or start is None:
+                continue
+            moved = measure_size(densify(seen) - densify(start))
+            tolerance = np.asarray(find_tolerance(case, context.replicas))
+            if moved > measure_size(tolerance):
+                return True
+    return False
 
 
 def _is_whole(context: Context, repeated: Trace) -> bool:
@@ -219,6 +252,8 @@ def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
     has_rate = all(
         is_trained(context.evidence, case.key.variable) for case in context.cases
     )
+    if has_rate and _was_right_before(context):
+        return
     for count in sorted(counts - tried):
         yield Hypothesis(
             code="update-repeated",
