@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import legacy, schedules, tf
-from distbench.samples.optimizers import OwnRule, keras3_optimizer, optimizer
+from distbench.samples.optimizers import (
+    AlongNewMomentum,
+    OwnRule,
+    keras3_optimizer,
+    optimizer,
+)
 from distbench.samples.program import TRAINED, ByHand, Program
 from distbench.samples.replicas import count_replicas, find_copy
 from distbench.samples.teacher import Taught
@@ -183,6 +188,22 @@ class MomentumAddedOncePerReplica(Remembering):
     def step(self, var, before, slot, grad):
         times = count_replicas()
         return var.assign_sub(self.rate * (times * self.beta * before + grad))
+
+
+@fault(
+    "momentum-repeated",
+    "variable",
+    _VARIABLES,
+    like="keras-team/keras#20541",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class NewMomentumAddedOncePerReplica(AlongNewMomentum):
+    """The variable moves along its new momentum once for each replica."""
+
+    def move_along(self, var, slot):
+        for _ in range(count_replicas()):
+            super().move_along(var, slot)
 
 
 @fault(

@@ -124,6 +124,19 @@ class OwnRule:
         return {"name": "OwnRule"}
 
 
+class AlongNewMomentum(OwnRule):
+    """Nesterov's momentum: var <- var - rate (beta m + g), m as it was just made."""
+
+    def update_variable(self, var: Any, slot: Any, grad: Any) -> Any:
+        """Move a variable."""
+        self.move_along(var, slot)
+        return var.assign_sub(self.rate * grad)
+
+    def move_along(self, var: Any, slot: Any) -> None:
+        """Take the part of a step that is made of the slot."""
+        var.assign_sub(self.rate * self.beta * slot)
+
+
 class Lookahead(OwnRule):
     """Slow weights, which every other step go half of the way and take the fast along.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import legacy, schedules, tf
 from distbench.samples.optimizers import (
+    AlongNewMomentum,
     DecayInMomentum,
     DecayInTrustRatio,
     Lookahead,
@@ -155,6 +156,12 @@ class CentredWithDecay:
 @optimizer("Ftrl", 0.05, l1_regularization_strength=0.01)
 class FollowTheLeader:
     """Follow the regularised leader, whose step is no multiple of the gradient."""
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class MovesAlongNewMomentum(AlongNewMomentum):
+    """Nesterov's momentum moves along what it has just become, and the gradient."""
 
 
 @unusual()

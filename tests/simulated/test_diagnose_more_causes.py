@@ -335,3 +335,51 @@ def test_a_step_that_moves_nothing_is_no_evidence_against_a_repetition():
     twice = add_state(lambda k, v, old, run: 2 * v - old[k] if k in TRAINED else v)
     (finding,) = judge(observe(Fault(update=twice), rule=Waiting(), steps=3)).findings
     assert (finding.code, finding.step) == ("update-repeated", 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LooksAhead(Rule):
+    """Nesterov's momentum: a step along the new slot and the gradient."""
+
+    name: str = "momentum"
+    again: float = 1.0
+
+    def update(self, state, gradients):
+        new = super().update(state, gradients)
+        for path, value in gradients.items():
+            t = state[path].dtype.type
+            ahead = t(self.again * self.beta) * new[f"momentum/{path}"]
+            new[path] = state[path] - t(self.rate) * (ahead + to_array(value))
+        return new
+
+
+@pytest.mark.parametrize(
+    ("again", "code", "words"),
+    [
+        (2, "momentum-repeated", "takes 2 times"),
+        (4, "momentum-repeated", "takes 4 times"),
+        (1.5, "hyperparameter-differs", "takes 1.5 times"),
+        (0.5, "hyperparameter-differs", "takes 0.5 times"),
+    ],
+)
+def test_a_step_that_takes_its_new_slot_otherwise_is_told(again, code, words):
+    """From its first wrong step on, where the slot holds that gradient alone."""
+
+    def update(new, old, gradients, run):
+        return replace(run.rule, again=again).update(old, gradients)
+
+    evidence = observe(Fault(update=update), rule=LooksAhead(), steps=3)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase, finding.step) == (code, "variable", 0)
+    assert f"{words} what it should of the slot 'momentum/*'" in finding.explanation
+
+
+@pytest.mark.parametrize("rule", [MOMENTUM, LooksAhead()])
+def test_another_rate_of_a_momentum_is_no_other_part_of_its_slot(rule):
+    def update(new, old, gradients, run):
+        return replace(run.rule, rate=0.3).update(old, gradients)
+
+    (finding,) = judge(observe(Fault(update=update), rule=rule, steps=3)).findings
+    assert finding.code == "hyperparameter-differs"
+    assert "times as long as it should be" in finding.explanation
+    assert finding.ratio == pytest.approx(2.4, rel=1e-4)

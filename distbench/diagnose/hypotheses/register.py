@@ -135,6 +135,7 @@ CAUSES: tuple[Explain, ...] = (
     # Of a rule that is linear N updates are one of N times the sum.
     by_hand.explain_by_sum,
     update.explain_by_momentum,
+    update.explain_by_new_momentum,
     decay.explain_by_decay,
     decay.explain_by_decayed_replay,
     signed_decay.explain_by_signed_decay,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from distbench.diagnose.fit import (
     fit_weights,
     leaves_nothing,
     make_error,
+    pick_features,
     predict_cases,
 )
 from distbench.diagnose.hypotheses.reduction import list_subsets
@@ -90,10 +93,7 @@ def explain_by_momentum(context: Context) -> Iterator[Hypothesis]:
     """What is too much is proportional to a slot as it was before the step."""
     if context.phase != "variable":
         return
-    kinds = {
-        info.kind for info in context.infos.values() if info.role == "slot" and info.of
-    }
-    for kind in sorted(kinds):
+    for kind in _list_kinds(context):
 
         def find(case: Pair, kind: str = kind) -> Array | None:
             path = kind.replace("*", case.key.variable)
@@ -117,6 +117,71 @@ def explain_by_momentum(context: Context) -> Iterator[Hypothesis]:
             detail=f"the step moves by {abs(weight):.3g} times the slot "
             f"'{kind}' {'too far' if more else 'too little'}",
         )
+
+
+def explain_by_new_momentum(context: Context) -> Iterator[Hypothesis]:
+    """What is too much is proportional to a slot as the step left it.
+
+    Where the right step is a · slot + b · gradient, as Nesterov's is, the first part
+    alone may be taken k times. Where it is a · slot, that is a step k times as long.
+    """
+    if context.phase != "variable":
+        return
+    for kind in _list_kinds(context):
+        fitted = fit_feature(context, partial(_find_left, context, kind))
+        part = None if fitted is None else _fit_part(context, kind)
+        if fitted is None or part is None:
+            continue
+        times = 1 + fitted[0] / part
+        count = round(times)
+        again = count > 1 and math.isclose(times, count, rel_tol=_SAME)
+        yield Hypothesis(
+            code="momentum-repeated" if again else "hyperparameter-differs",
+            predicted=fitted[1],
+            detail=f"the step takes {count if again else f'{times:.6g}'} times what it "
+            f"should of the slot '{kind}', and once what it takes of the gradient",
+            ratio=times,
+        )
+
+
+def _list_kinds(context: Context) -> list[str]:
+    """What the optimizer calls the slots of variables."""
+    infos = context.infos.values()
+    return sorted({info.kind for info in infos if info.role == "slot" and info.of})
+
+
+def _find_left(context: Context, kind: str, case: Pair) -> Array | None:
+    """A variable's slot as the step left it."""
+    path = kind.replace("*", case.key.variable)
+    value = context.evidence.observed.get(
+        replace(case.key, phase="slot", variable=path)
+    )
+    return None if value is None else densify(value)
+
+
+def _fit_part(context: Context, kind: str) -> float | None:
+    """How many times a slot is in the right step, beside a multiple of the gradient.
+
+    None unless both are in it.
+    """
+    rows = []
+    for number, case in context.list_cases():
+        slot = _find_left(context, kind, case)
+        gradient = context.find_due_gradient(case, case.key.variable)
+        step = case.expected - find_base(case)
+        if slot is None or gradient is None:
+            return None
+        if not slot.shape == gradient.shape == step.shape:
+            return None
+        rows.append(Row(number=number, target=step, features=(slot, gradient)))
+    weights = fit_weights(rows)
+    if weights is None or not leaves_nothing(rows, weights):
+        return None
+    slot_only = [pick_features(row, (0,)) for row in rows]
+    alone = fit_weights(slot_only)
+    if weights[0] == 0 or (alone is not None and leaves_nothing(slot_only, alone)):
+        return None
+    return float(weights[0])
 
 
 def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
