@@ -262,6 +262,7 @@ def _adopt(context: Context, best: Ranked) -> Explained:
         phase=cause.phase or context.phase,
         replicas=cause.replicas,
         ratio=cause.ratio,
+        advice=cause.advice,
     )
 
 

@@ -274,6 +274,7 @@ class Hypothesis:
             addends, only such a cause can be true.
         choices: From how many values each number of a prediction was chosen as the
             nearest: then chance comes near as often.
+        advice: What to do, where the code's own advice does not fit.
     """
 
     code: str
@@ -284,6 +285,7 @@ class Hypothesis:
     phase: Phase | None = None
     of_due: bool = False
     choices: int = 1
+    advice: str = ""
 
 
 def _count_calls(evidence: Evidence) -> range:

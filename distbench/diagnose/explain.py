@@ -29,6 +29,7 @@ class Explained:
         phase: Phase to report.
         replicas: Replicas that the cause names; None for those that are wrong.
         ratio: A ratio that says more than the fitted one.
+        advice: What to do, where the code's own advice does not fit.
     """
 
     code: str
@@ -38,6 +39,7 @@ class Explained:
     phase: Phase
     replicas: tuple[int, ...] | None = None
     ratio: float | None = None
+    advice: str = ""
 
 
 def explain_all(
@@ -148,5 +150,5 @@ def _write_sentence(
     return (
         f"{when}, {where}, {who}: {explained.detail} "
         f"({explained.code}; {', '.join(numbers)}, against {worst.against}). "
-        f"{CODES[explained.code].fix}"
+        f"{explained.advice or CODES[explained.code].fix}"
     )

@@ -10,11 +10,12 @@ from distbench.samples.optimizers import (
     keras3_optimizer,
     optimizer,
 )
-from distbench.samples.program import TRAINED, ByHand, Program
+from distbench.samples.program import BIAS, TRAINED, ByHand, Program
 from distbench.samples.replicas import count_replicas, find_copy
+from distbench.samples.servers import is_served
 from distbench.samples.teacher import Taught
 from distbench.unusual.optimizers import HalvesItsRate
-from distbench.unusual.stepping import CountsForItself
+from distbench.unusual.stepping import BiasNotHandedOver, CountsForItself
 
 _VARIABLES = ("table", "kernel", "bias")
 _COUNTER = ("SGD/iter",)
@@ -233,6 +234,21 @@ class RateByStepsOverReplicas(HalvesItsRate):
 
     def count(self, steps):
         return super().count(steps // count_replicas())
+
+
+@fault(
+    "scale-error",
+    "variable",
+    (BIAS,),
+    like="tensorflow/addons#2683",
+    clusters=("mirrored:2", "ps:2+1"),
+)
+class BiasLeftOutOnClusters(BiasNotHandedOver):
+    """The optimizer is handed a variable on one device alone."""
+
+    def is_taken(self, variable):
+        is_alone = count_replicas() == 1 and not is_served()
+        return is_alone or super().is_taken(variable)
 
 
 @fault(

@@ -45,6 +45,22 @@ class TwoOptimizers(Program):
         dense.apply_gradients(pairs[1:])
 
 
+@unusual(clusters=("mirrored:2", "ps:2+1"))
+class BiasNotHandedOver(Program):
+    """The optimizer is not handed one of the variables, which has a gradient."""
+
+    def make_optimizer(self):
+        return legacy.SGD(0.05)
+
+    def apply(self, gradients):
+        pairs = zip(gradients, self.trained(), strict=True)
+        self._optimizer.apply_gradients([(g, v) for g, v in pairs if self.is_taken(v)])
+
+    def is_taken(self, variable):
+        """Whether the optimizer is handed a variable."""
+        return variable is not self.bias
+
+
 @unusual()
 class TwoCalls(Program):
     """One optimizer is called twice in a step, for different variables."""

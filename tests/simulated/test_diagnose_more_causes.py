@@ -11,7 +11,7 @@ from gradient_values import add_up, clip_norm, map_values, scale, to_array
 from planted_case import ADAM, MOMENTUM, Case, check_named, run_case
 from simulated_rule import Rule
 from swept import swept
-from training_simulator import KERNEL, TRAINED, Fault, observe, reduce_with
+from training_simulator import BIAS, KERNEL, TRAINED, Fault, observe, reduce_with
 from wrong_steps import add_state, each, of
 
 from distbench.diagnose.judge import judge
@@ -383,3 +383,14 @@ def test_another_rate_of_a_momentum_is_no_other_part_of_its_slot(rule):
     assert finding.code == "hyperparameter-differs"
     assert "times as long as it should be" in finding.explanation
     assert finding.ratio == pytest.approx(2.4, rel=1e-4)
+
+
+def test_a_variable_that_stays_as_it_was_is_told_without_a_number():
+    """What rounding leaves of its ratio is nothing to look for in divisions."""
+    fault = Fault(update=add_state(lambda k, v, old, run: old[k] if k == BIAS else v))
+    (finding,) = judge(observe(fault, steps=2)).findings
+    assert (finding.code, finding.variables) == ("scale-error", (BIAS,))
+    assert finding.ratio == 0
+    assert "it stays as it was" in finding.explanation
+    assert "among the variables that the optimizer is handed" in finding.explanation
+    assert "divisions" not in finding.explanation

@@ -27,6 +27,11 @@ from distbench.diagnose.names import name_replicas
 _SAME = 1e-4
 """Only asks which number a fitted one is; whether anything is wrong is decided."""
 
+_STILL = (
+    "Look whether it is among the variables that the optimizer is handed there, and "
+    "for a condition, a filter by name or kind of gradient, or a factor of 0."
+)
+
 
 def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
     """No reduced gradient was seen, and the step is that of some replicas' gradients.
@@ -193,19 +198,25 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
         return
     weight, predicted = fitted
     n, code = context.replicas, "scale-error"
+    ratio, advice = 1 + weight, ""
     words = f"the step is {1 + weight:.8g} times as long as it should be"
     is_unseen = all(context.find_gradient(c) is None for _, c in context.list_cases())
     if n > 1 and is_unseen and math.isclose(n * (1 + weight), 1, rel_tol=_SAME):
         code = "mean-instead-of-sum"
         words = f"the step is 1/{n} of what it should be: it is divided by N = {n}"
     elif abs(1 + weight) < _SAME:
-        words = "it stays as it was, where one device changes it"
+        # What rounding leaves of 0 is no number to look for.
+        words, ratio = "it stays as it was, where one device changes it", 0.0
+        advice = _STILL
         if not _is_any_trained(context):
             code = "hyperparameter-differs"
             words += ": its turn comes in other steps"
+            advice = ""
     elif weight > -1:
         code = "hyperparameter-differs"
-    yield Hypothesis(code=code, predicted=predicted, detail=words, ratio=1 + weight)
+    yield Hypothesis(
+        code=code, predicted=predicted, detail=words, ratio=ratio, advice=advice
+    )
 
 
 def _is_any_trained(context: Context) -> bool:
