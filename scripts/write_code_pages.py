@@ -67,6 +67,8 @@ def _make_section(code: Code) -> str:
             mark = f"<!-- fragment: {code.name}, {title.lower()} -->"
             lines += [f"{title}:", "", mark, "```python", body, "```", ""]
     lines += [f"**To confirm:** {code.confirm}", "", f"**To fix:** {code.fix}", ""]
+    if code.fix_alone:
+        lines += [f"**On parameter servers:** {code.fix_alone}", ""]
     return "\n".join(lines)
 
 

@@ -141,6 +141,7 @@ def _print_code(console: Console, code: Code) -> None:
         ("Right", code.right),
         ("To confirm", code.confirm),
         ("To fix", code.fix),
+        ("On parameter servers", code.fix_alone),
     ):
         if not body:
             continue

@@ -22,6 +22,9 @@ class Code:
         right: The same code, mended.
         confirm: How to be sure that it is this.
         fix: What to do.
+        fix_alone: What to do where each step is that of a single replica, as on
+            parameter servers: variables have no copies there, and workers have no
+            replicas to share with. Empty where it is the same.
         warning: The run passes all the same.
     """
 
@@ -35,3 +38,12 @@ class Code:
     confirm: str
     fix: str
     warning: bool = False
+    fix_alone: str = ""
+
+    def advise(self, *, alone: bool) -> str:
+        """What to do.
+
+        Args:
+            alone: Whether a step is that of a single replica.
+        """
+        return self.fix_alone if alone and self.fix_alone else self.fix

@@ -25,6 +25,11 @@ CODES = (
         ),
         confirm="Let every replica print the indices of its examples.",
         fix="Shard before shuffling, by input_pipeline_id, or use auto-sharding.",
+        fix_alone=(
+            "Shard before shuffling, by "
+            "tf.distribute.coordinator.experimental_get_current_worker_index(): on "
+            "parameter servers input_pipeline_id is 0 on each worker."
+        ),
     ),
     Code(
         name="examples-missed",

@@ -67,6 +67,10 @@ CODES = (
             "Apply once for each copy: strategy.extended.update, or the optimizer's "
             "own."
         ),
+        fix_alone=(
+            "Apply once a step: look for a loop over workers, servers or shards, and "
+            "for a second call of apply_gradients."
+        ),
     ),
     Code(
         name="weight-decay-repeated",

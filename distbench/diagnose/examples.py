@@ -200,7 +200,7 @@ def _make_finding(
         bound=0.0,
         explanation=(
             f"Input pipeline, {who}{words} ({code}; ratio {ratio:.6g}, counted by "
-            f"content, against one device). {find_code(code).fix}"
+            f"content, against one device). {find_code(code).advise(alone=apart)}"
         ),
         confidence=1.0,
     )

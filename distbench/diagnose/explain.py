@@ -109,7 +109,7 @@ def make_finding(
         error=worst.error,
         bound=worst.bound,
         explanation=_write_sentence(
-            explained, step, names, owner, replicas, ratio, worst
+            explained, step, names, owner, replicas, ratio, worst, context.replicas == 1
         ),
         confidence=float(explained.confidence),
         warning=CODES[explained.code].warning,
@@ -133,6 +133,7 @@ def _write_sentence(
     replicas: Sequence[int],
     ratio: float | None,
     worst: Comparison,
+    alone: bool,
 ) -> str:
     when = "Before the first step" if step == INITIAL else f"Step {step}"
     more = len(names) - 1
@@ -150,5 +151,5 @@ def _write_sentence(
     return (
         f"{when}, {where}, {who}: {explained.detail} "
         f"({explained.code}; {', '.join(numbers)}, against {worst.against}). "
-        f"{explained.advice or CODES[explained.code].fix}"
+        f"{explained.advice or CODES[explained.code].advise(alone=alone)}"
     )

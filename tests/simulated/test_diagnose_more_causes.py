@@ -12,7 +12,7 @@ from planted_case import ADAM, MOMENTUM, Case, check_named, run_case
 from simulated_rule import Rule
 from swept import swept
 from training_simulator import BIAS, KERNEL, TRAINED, Fault, observe, reduce_with
-from wrong_steps import add_state, each, of
+from wrong_steps import add_state, each, of, repeat
 
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE
@@ -394,3 +394,13 @@ def test_a_variable_that_stays_as_it_was_is_told_without_a_number():
     assert "it stays as it was" in finding.explanation
     assert "among the variables that the optimizer is handed" in finding.explanation
     assert "divisions" not in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("replicas", "words"), [(1, "Apply once a step"), (2, "Apply once for each copy")]
+)
+def test_advice_speaks_of_copies_where_there_are_some(replicas, words):
+    evidence = observe(Fault(update=repeat(2)), replicas=replicas)
+    (finding,) = judge(evidence).findings
+    assert finding.code == "update-repeated"
+    assert words in finding.explanation

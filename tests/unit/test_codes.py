@@ -43,6 +43,9 @@ def test_an_explanation_is_complete(code: Code) -> None:
         code.fix,
     ):
         assert text.strip() == text != ""
+    assert code.fix_alone.strip() == code.fix_alone
+    assert code.advise(alone=False) == code.fix
+    assert code.advise(alone=True) == (code.fix_alone or code.fix)
     assert len(code.mathematics.splitlines()) <= 3
     assert bool(code.wrong) == bool(code.right)
     for snippet in (code.wrong, code.right):

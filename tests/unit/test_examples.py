@@ -112,6 +112,7 @@ def test_what_a_worker_apart_reads_twice_or_never_is_told() -> None:
         Examples(expected=EPOCH, seen=(EPOCH, twice), is_whole=True, apart=True)
     )
     assert "workers 1: 2 times" in finding.explanation
+    assert "get_current_worker_index()" in finding.explanation
 
 
 def test_a_share_that_no_worker_apart_reads_is_missed() -> None:
