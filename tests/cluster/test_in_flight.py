@@ -154,6 +154,37 @@ def pack_state():
     return len(variables), list(first) == list(read_state(table)), found
 
 
+def hold_tables():
+    """On one device: what tables hold when emptied, when put back, and added to."""
+    import tensorflow as tf
+
+    from distbench.worker.state.lookup import add_to_table, read_table, write_table
+
+    kinds = tf.lookup.experimental
+    strings = kinds.MutableHashTable(tf.string, tf.float32, 0.0)
+    dense = kinds.DenseHashTable(
+        tf.int64, tf.float32, [0.0, 0.0], empty_key=-1, deleted_key=-2
+    )
+    found = []
+    for table, keys, values in (
+        (strings, [b"a\0", b"a"], [1.0, 2.0]),
+        (dense, [3, 1], [[1.0, 2.0], [3.0, 4.0]]),
+    ):
+        empty = read_table(table)
+        table.insert(keys, values)
+        full = read_table(table)
+        write_table(table, empty)
+        emptied = read_table(table).tolist()
+        write_table(table, full)
+        back = read_table(table).tobytes() == full.tobytes()
+        # A step that found it empty has inserted one key, and so did others.
+        some = full[full["key"] == (b"a." if table is strings else 3)]
+        added = add_to_table(full, some, empty)
+        pairs = zip(added["key"].tolist(), added["value"].tolist(), strict=True)
+        found.append((emptied, back, list(pairs)))
+    return found
+
+
 def _fly(name: str, cluster: str, **options) -> Run:
     verdict = distbench.check(f"{SUBJECTS}:{name}", cluster, **options)
     [run] = verdict.runs
@@ -226,6 +257,21 @@ def test_the_state_is_the_same_whether_many_variables_are_read_at_once() -> None
     assert count == 33
     assert in_order
     assert equal == [True, True, True]
+
+
+def test_a_lookup_table_is_put_back() -> None:
+    assert distbench.run(hold_tables, "one")["worker", 0] == [
+        ([], True, [(b"a\0.", 1.0), (b"a.", 4.0)]),
+        ([], True, [(1, [3.0, 4.0]), (3, [2.0, 4.0])]),
+    ]
+
+
+def test_what_a_lookup_table_leads_has_a_place_in_flight() -> None:
+    found = [
+        distbench.check(f"{ODD}:{name}", "ps:1+1", in_flight=2, steps=2).status
+        for name in ("CountsInADenseTable", "CountsInATable", "CountsTwiceInATable")
+    ]
+    assert found == [Status.PASS, Status.PASS, Status.FAIL]
 
 
 def test_what_ended_before_a_step_began_was_written() -> None:

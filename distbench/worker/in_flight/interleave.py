@@ -12,6 +12,7 @@ from distbench.worker.in_flight.orders import Event
 from distbench.worker.in_flight.packed import PackedState
 from distbench.worker.one_device.fed import FedStep
 from distbench.worker.one_device.reference import Reference
+from distbench.worker.state.lookup import add_to_table
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.collect import State
 
@@ -43,7 +44,8 @@ class Interleaver:
         self._fed = FedStep(reference.session)
         self._last_fed: Step | None = None
         self._held: State | None = None
-        self._state = PackedState(reference.session.table)
+        session = reference.session
+        self._state = PackedState(session.table, session.program.lookup_tables())
         infos = self._session.variables
         self._models = {v.path for v in infos if v.role == "variable"}
         # Counters, and what else belongs to no variable, such as a power of beta.
@@ -222,6 +224,8 @@ def _add(now: Any, after: Any, before: Any) -> Any:
     """What a step made of another state, in this one."""
     if np.array_equal(after, before):
         return now
+    if now.dtype.names:
+        return add_to_table(now, after, before)
     if now.dtype.kind == "b":
         return after
     wide = np.float64 if now.dtype.kind not in "iu" else now.dtype

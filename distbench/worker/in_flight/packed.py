@@ -1,21 +1,37 @@
-"""All variables of one device read, and set, by one call."""
+"""All state of one device read, and set: its variables by one call."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from distbench.worker.state.components import read_component, write_component
+from distbench.worker.state.lookup import read_table, write_table
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.collect import State
 
 _FEWEST = 24
 """With fewer variables the call of a function costs more than as many single ops."""
 
+LOOKUP = "lookup table"
+"""In the place of a path, as which no variable can have it."""
+
 _Key = tuple[str, int]
+
+
+def read_lookups(tables: Sequence[Any]) -> State:
+    """What lookup tables hold, as part of a state."""
+    return {(LOOKUP, n): read_table(table) for n, table in enumerate(tables)}
+
+
+def write_lookups(tables: Sequence[Any], state: State) -> None:
+    """Have lookup tables hold what a state has for them."""
+    for number, table in enumerate(tables):
+        write_table(table, state[LOOKUP, number])
 
 
 class PackedState:
@@ -26,9 +42,11 @@ class PackedState:
 
     Args:
         table: Whose variables lie on one device, and are all made.
+        lookups: The subject's lookup tables.
     """
 
-    def __init__(self, table: VariableTable) -> None:
+    def __init__(self, table: VariableTable, lookups: Sequence[Any] = ()) -> None:
+        self._lookups = lookups
         self._components = {
             (variable.info.path, number): component
             for variable in table.state
@@ -44,18 +62,20 @@ class PackedState:
             self._packs = [_Pack(dtype, group) for dtype, group in groups.items()]
 
     def read(self) -> State:
-        """Every component's value, which stays as it is."""
+        """Every component's value, which stays as it is, and what tables hold."""
         state = {key: read_component(each) for key, each in self._single.items()}
         for pack in self._packs:
             state |= pack.read()
-        return {key: state[key] for key in self._components}
+        found = {key: state[key] for key in self._components}
+        return {**found, **read_lookups(self._lookups)}
 
     def write(self, state: State) -> None:
-        """Set every component."""
+        """Set every component, and what tables hold."""
         for key, component in self._single.items():
             write_component(component, state[key])
         for pack in self._packs:
             pack.write(state)
+        write_lookups(self._lookups, state)
 
 
 class _Pack:

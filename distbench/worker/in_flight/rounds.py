@@ -21,6 +21,7 @@ from distbench.worker.in_flight.orders import (
     list_together,
     split_updates,
 )
+from distbench.worker.in_flight.packed import LOOKUP, write_lookups
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal, perturb
 from distbench.worker.stepping.session import Session
@@ -53,19 +54,27 @@ class Rounds:
     Args:
         reference: The subject on one device; it has run nothing yet.
         scenario: What to run.
+        lookups: What lookup tables held before the first step.
 
     Attributes:
         has_sparse: Whether the optimizer gets sparse gradients; known once planned.
     """
 
-    def __init__(self, reference: Reference, scenario: Scenario) -> None:
+    def __init__(
+        self, reference: Reference, scenario: Scenario, lookups: State
+    ) -> None:
         self._reference = reference
         self._scenario = scenario
         self._interleaver = Interleaver(reference, scenario.seed)
         self._places = range(scenario.in_flight)
+        self._lookups = lookups
         self._starts: list[State] = []
         self._commutes = True
         self.has_sparse = False
+
+    def list_lookups(self) -> list[State]:
+        """What lookup tables hold before each round; known once planned."""
+        return [_take_lookups(start) for start in self._starts]
 
     def plan(self) -> tuple[Trace, bool]:
         """Run every round in the order of the schedule.
@@ -76,8 +85,8 @@ class Rounds:
             shuffled one, and one in which all read before the first update.
         """
         values: dict[TraceKey, Value] = {}
-        state = self._reference.initial
-        self._reference.session.collect_state(INITIAL, state, values, replica=WHOLE)
+        state: State = {**self._reference.initial, **self._lookups}
+        self._keep(INITIAL, values, state)
         rng = np.random.default_rng((self._scenario.seed, 3))
         for number in range(self._scenario.steps):
             self._starts.append(state)
@@ -94,7 +103,7 @@ class Rounds:
                     _is_same(self._run(number, order), end) for order in others
                 )
             state = end
-            self._reference.session.collect_state(number, end, values, replica=WHOLE)
+            self._keep(number, values, end)
         return self._make_trace("schedule", values), self._commutes
 
     def _find_sparse(self) -> bool:
@@ -191,6 +200,7 @@ class Rounds:
         self._keep(number, values, self._run(number, events, start, times))
 
     def _keep(self, number: int, values: dict[TraceKey, Value], end: State) -> None:
+        end = {key: value for key, value in end.items() if key[0] != LOOKUP}
         self._reference.session.collect_state(number, end, values, replica=WHOLE)
 
     def _run(
@@ -216,6 +226,7 @@ def fly(
     session: Session,
     scenario: Scenario,
     starts: Trace,
+    lookups: Sequence[State],
     report: Callable[[int, int], None],
 ) -> Trace:
     """Run all rounds on the cluster; each starts from the state of one device.
@@ -224,6 +235,7 @@ def fly(
         session: The subject, with its first step traced.
         scenario: What to run.
         starts: See `distbench.flight.Flight`.
+        lookups: What lookup tables hold before each round.
         report: Told of each step that a worker is handed, and of its number.
     """
     steps = StepsInFlight(session, session.program.replica_step, report)
@@ -234,6 +246,7 @@ def fly(
         first = number * scenario.in_flight
         start = select_state(starts, "bounded", number, is_shared=True)
         session.write_state(start)
+        write_lookups(session.program.lookup_tables(), lookups[number])
         with session.guard("data"):
             batches = [
                 session.program.data(first + place)
@@ -253,6 +266,10 @@ def fly(
             for name in ("begun", "ended", "tries")
         },
     )
+
+
+def _take_lookups(state: State) -> State:
+    return {key: value for key, value in state.items() if key[0] == LOOKUP}
 
 
 def _is_same(left: State, right: State) -> bool:

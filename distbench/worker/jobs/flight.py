@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from distbench.scenario import scenario_from_json
 from distbench.trace.files import read_trace, write_trace
 from distbench.trace.naming import pair_names
+from distbench.worker.in_flight.packed import LOOKUP, read_lookups
 from distbench.worker.in_flight.rounds import Rounds, fly
 from distbench.worker.jobs.control import write_control
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.training import TrainingJobs
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.subjects.batches import check_batches, digest_batch
+from distbench.worker.taps.collect import State
+
+_LOOKUPS = "lookups.npz"
 
 
 class FlightJobs:
@@ -31,8 +37,10 @@ class FlightJobs:
         scenario = scenario_from_json(payload["scenario"])
         session = self._task.make_session(payload, scenario)
         session.program.check_in_flight()
+        # Before any step has run.
+        lookups = read_lookups(session.program.lookup_tables())
         reference = Reference(session, scenario, payload["replicas"])
-        self._rounds = Rounds(reference, scenario)
+        self._rounds = Rounds(reference, scenario, lookups)
         folder = Path(payload["folder"])
         starts, commutes = self._rounds.plan()
         digests = [
@@ -45,6 +53,7 @@ class FlightJobs:
             "sparse": self._rounds.has_sparse,
         }
         write_trace(replace(starts, notes=notes), folder, "starts")
+        _write_lookups(self._rounds.list_lookups(), folder)
         return {
             "commutes": commutes,
             "control": write_control(session, folder, keeps_descent=True),
@@ -63,6 +72,7 @@ class FlightJobs:
             session,
             scenario,
             starts,
+            _read_lookups(folder, scenario.steps),
             lambda step, worker: self._task.report_progress(
                 step=step,
                 phase=f"in flight on worker-{worker}",
@@ -90,3 +100,22 @@ class FlightJobs:
             "left_out": list(followed.lost),
             "stale": len(followed.stale),
         }
+
+
+def _write_lookups(starts: Sequence[State], folder: Path) -> None:
+    """Write what lookup tables hold before each round."""
+    arrays: dict[str, Any] = {
+        f"{number}.{place}": held
+        for number, start in enumerate(starts)
+        for (_, place), held in start.items()
+    }
+    np.savez(folder / _LOOKUPS, **arrays)
+
+
+def _read_lookups(folder: Path, rounds: int) -> list[State]:
+    starts: list[State] = [{} for _ in range(rounds)]
+    with np.load(folder / _LOOKUPS) as arrays:
+        for name in arrays.files:
+            number, place = map(int, name.split("."))
+            starts[number][LOOKUP, place] = arrays[name]
+    return starts

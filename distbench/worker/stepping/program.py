@@ -105,6 +105,10 @@ class Program:
         """What to call variables, by identity, whose own names do not tell enough."""
         return {}
 
+    def lookup_tables(self) -> Sequence[Any]:
+        """What maps keys to values, and may be changed by a step."""
+        return ()
+
     def metrics(self) -> Sequence[Any]:
         """The Keras metrics that the program shows."""
         return ()

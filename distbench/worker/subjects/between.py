@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.worker.state.components import is_variable
+from distbench.worker.state.lookup import TABLES, read_table, write_table
 from distbench.worker.state.reachable import get_attributes, walk
 from distbench.worker.subjects.code_state import (
     CODE,
@@ -25,10 +26,6 @@ from distbench.worker.subjects.code_state import (
 )
 
 _NUMBERS = (str, bytes, int, float, complex, bool, type(None), np.generic)
-_TABLES = (
-    tf.lookup.experimental.MutableHashTable,
-    tf.lookup.experimental.DenseHashTable,
-)
 _LARGE = 4096
 """So many elements are data, which no step changes."""
 _FIRST = "", 0
@@ -60,9 +57,10 @@ class Between:
         the one after the last that was run for the first time."""
 
     @cached_property
-    def has_tables(self) -> bool:
-        """Whether the program has tables that its steps may change."""
-        return any(isinstance(i, _TABLES) for i in walk(self._root, _list_children))
+    def tables(self) -> tuple[Any, ...]:
+        """The lookup tables that the program has, and its steps may change."""
+        found = walk(self._root, _list_children)
+        return tuple(item for item in found if isinstance(item, TABLES))
 
     def turn_to(self, tier: str, *, anew: bool = False) -> None:
         """Say to which steps those that are begun from now on belong.
@@ -120,12 +118,6 @@ def _write(item: Any, kept: Any) -> None:
         _put(held, name, value)
 
 
-def _write_table(table: Any, kept: Any) -> None:
-    keys, _ = table.export()
-    table.remove(keys)
-    table.insert(*kept)
-
-
 _STATES: tuple[tuple[Any, Callable[[Any], Any], Callable[[Any, Any], None]], ...] = (
     (
         np.random.Generator,
@@ -144,7 +136,7 @@ _STATES: tuple[tuple[Any, Callable[[Any], Any], Callable[[Any, Any], None]], ...
         lambda item: item.getstate(),
         lambda item, kept: item.setstate(kept),
     ),
-    (_TABLES, lambda item: [part.numpy() for part in item.export()], _write_table),
+    (TABLES, read_table, write_table),
 )
 """Kinds of objects that have a state: how it is read, and how it is set."""
 

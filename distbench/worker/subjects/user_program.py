@@ -58,7 +58,7 @@ class UserProgram(Program):
 
     def before_step(self, step: int) -> None:
         """Call the user's, if there is one."""
-        if not (self.acts_between_steps or self._between.has_tables):
+        if not (self.acts_between_steps or self._between.tables):
             return
         with self._between.begin(step):
             if self.acts_between_steps:
@@ -142,6 +142,10 @@ class UserProgram(Program):
                 "slots would not be compared."
             )
         return [one for one in listed if one is not None]
+
+    def lookup_tables(self) -> Sequence[Any]:
+        """Those that the user's program holds."""
+        return self._between.tables
 
     def metrics(self) -> Sequence[Any]:
         """Those that the user's program holds, whether it lists their state or not."""
