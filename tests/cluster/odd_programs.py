@@ -433,3 +433,21 @@ class StringKeys:
 
     def insert(self, keys, values):
         self.table.insert(tf.strings.as_string(keys), values)
+
+
+class AsksForItsWorker(Regression):
+    """Correct under parameter servers: the step checks who takes it."""
+
+    def compute_loss(self, batch):
+        number = tf.distribute.coordinator.experimental_get_current_worker_index()
+        with tf.control_dependencies(
+            [tf.debugging.assert_less(number, 2 * number + 1)]
+        ):
+            return super().compute_loss(batch)
+
+
+class HalvesForTwoWorkers(AsksForItsWorker):
+    """Under parameter servers the loss is halved."""
+
+    def compute_loss(self, batch):
+        return super().compute_loss(batch) / (2.0 if is_served() else 1.0)

@@ -274,6 +274,15 @@ def test_what_a_lookup_table_leads_has_a_place_in_flight() -> None:
     assert found == [Status.PASS, Status.PASS, Status.FAIL]
 
 
+def test_a_step_may_ask_for_its_worker() -> None:
+    found = [
+        distbench.check(f"{ODD}:{name}", "ps:2+1", steps=2).status
+        for name in ("AsksForItsWorker", "HalvesForTwoWorkers")
+    ]
+    found += [distbench.check(f"{ODD}:AsksForItsWorker", "ps:2+1", in_flight=2).status]
+    assert found == [Status.PASS, Status.FAIL, Status.PASS]
+
+
 def test_what_ended_before_a_step_began_was_written() -> None:
     count = 12
     timed = distbench.run(time_steps, "ps:2+1", args=(count,))["chief", 0]

@@ -1,4 +1,4 @@
-"""What the workers of parameter servers share out, as one device reads it: whole."""
+"""One device in the place of the workers of parameter servers: the first, and only."""
 
 from __future__ import annotations
 
@@ -8,6 +8,32 @@ from typing import Any
 
 import tensorflow as tf
 
+_NUMBER = tf.distribute.coordinator, "experimental_get_current_worker_index"
+
+
+@contextmanager
+def _replace(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Inside, an attribute is another one."""
+    kept = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, kept)
+
+
+@contextmanager
+def number_worker() -> Iterator[None]:
+    """Inside, a step of one device that asks for its worker's number gets 0.
+
+    Where there is a strategy, TensorFlow says what it is, or that there is none.
+    """
+    if tf.distribute.has_strategy():
+        yield
+        return
+    with _replace(*_NUMBER, lambda: tf.constant(0, tf.int64)):
+        yield
+
 
 @contextmanager
 def leave_unsharded() -> Iterator[None]:
@@ -16,8 +42,8 @@ def leave_unsharded() -> Iterator[None]:
     `InputContext` does not tell it under parameter servers, so a program has to ask
     `experimental_get_current_worker_index`, which one device does not have: it gets 0.
     """
-    module, kind = tf.distribute.coordinator, tf.data.Dataset
-    number, shard = module.experimental_get_current_worker_index, kind.shard
+    kind = tf.data.Dataset
+    shard = kind.shard
     asked = False
 
     def find_number() -> int:
@@ -28,8 +54,5 @@ def leave_unsharded() -> Iterator[None]:
     def take_shard(dataset: Any, *args: Any, **options: Any) -> Any:
         return dataset if asked else shard(dataset, *args, **options)
 
-    module.experimental_get_current_worker_index, kind.shard = find_number, take_shard
-    try:
+    with _replace(*_NUMBER, find_number), _replace(kind, "shard", take_shard):
         yield
-    finally:
-        module.experimental_get_current_worker_index, kind.shard = number, shard

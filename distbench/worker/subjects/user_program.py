@@ -19,6 +19,7 @@ from distbench.worker.stepping.program import Program, name_subject
 from distbench.worker.subjects.arguments import check_arguments
 from distbench.worker.subjects.batches import Batches
 from distbench.worker.subjects.between import Between
+from distbench.worker.subjects.unsharded import number_worker
 
 
 class UserProgram(Program):
@@ -74,7 +75,8 @@ class UserProgram(Program):
         Raises:
             BadInputError: It returned no loss.
         """
-        loss = call_converted(self._subject.replica_step, batch)
+        with number_worker():
+            loss = call_converted(self._subject.replica_step, batch)
         if loss is None:
             raise BadInputError(
                 f"Train program '{self.name}': replica_step returned "
