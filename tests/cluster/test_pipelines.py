@@ -122,6 +122,7 @@ def test_a_worker_without_a_file_is_an_error_in_tensorflows_words() -> None:
     [
         pytest.param("ByWorker", None, None, marks=pytest.mark.nightly),
         ("ByOneWorkerTooMany", "examples-missed", 2 / 3),
+        pytest.param("DropsInEachShare", "examples-missed", 14 / 21, marks=LONG),
         ("InAnOrderOfItsOwn", "examples-repeated", 1),
         pytest.param("InOneOrder", None, None, marks=LONG),
     ],
@@ -146,6 +147,12 @@ def test_orders_that_no_seed_makes_alike_repeat_examples_in_place_of_others() ->
 def test_a_pipeline_that_ends_too_early_says_so() -> None:
     with pytest.raises(BadInputError, match="an epoch of 3 batches"):
         _check("Sharded", "mwms:2", steps=4)
+
+
+def test_shares_that_drop_their_ends_are_told_where_one_device_reads_more() -> None:
+    words = "an epoch of 2 batches, where one device reads 3: .* drop_remainder=True"
+    with pytest.raises(BadInputError, match=words):
+        _check("DropsInEachShare", "ps:2+1", "worker_pipelines.py", steps=3)
 
 
 @pytest.mark.parametrize(

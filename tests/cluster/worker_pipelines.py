@@ -39,6 +39,14 @@ class ByOneWorkerTooMany(ByWorker):
     workers = 3
 
 
+class DropsInEachShare(ByWorker):
+    """24 examples are 3 batches of 7 on one device, and 1 of each worker's 12."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        dataset = super().dataset_fn(context)
+        return dataset.unbatch().batch(7, drop_remainder=True)
+
+
 class InAnOrderOfItsOwn(ByWorker):
     """Each worker takes every n-th example of an order that no seed makes alike."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,20 @@ class PipelineProgram(UserProgram):
             raise BadInputError(
                 f"The pipeline of '{self.name}' must give a batch for every step. "
                 f"Expected: a batch for step {step}. Received: an epoch of "
-                f"{len(self._given)} batches. Ask for so many steps, or give it more "
-                "examples."
+                f"{len(self._given)} batches{self._compare_epoch(step)}. Ask for so "
+                "many steps, or give it more examples."
             )
         return self._given[step]
+
+    def _compare_epoch(self, step: int) -> str:
+        """What to say where one device has a batch for a step and the cluster none."""
+        own = iterate(self._subject, tf.distribute.get_strategy())
+        count = sum(1 for _ in islice(own, step + 1))
+        if count <= step:
+            return ""
+        least = "" if next(own, None) is None else "at least "
+        return (
+            f", where one device reads {least}{count}: the cluster's is shorter. Each "
+            "share that is batched with drop_remainder=True drops what fills no batch, "
+            "and steps end with the shortest share"
+        )
