@@ -277,7 +277,7 @@ def _tell_torn(flight: Flight) -> str:
     return (
         "If one step at a time passes (without --in-flight), a step reads what another "
         "one's rule has half written, such as a slot between its assignment and its "
-        "use."
+        "use, or a lookup table between its lookup and its insert."
     )
 
 
