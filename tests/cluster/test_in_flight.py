@@ -20,6 +20,7 @@ pytestmark = pytest.mark.cluster
 LONG = pytest.mark.nightly
 SUBJECTS = Path(__file__).with_name("subjects.py")
 ODD = Path(__file__).with_name("odd_programs.py")
+SERVED = Path(__file__).with_name("served_programs.py")
 
 
 def time_steps(count: int):
@@ -268,7 +269,7 @@ def test_a_lookup_table_is_put_back() -> None:
 
 def test_what_a_lookup_table_leads_has_a_place_in_flight() -> None:
     found = [
-        distbench.check(f"{ODD}:{name}", "ps:1+1", in_flight=2, steps=2).status
+        distbench.check(f"{SERVED}:{name}", "ps:1+1", in_flight=2, steps=2).status
         for name in ("CountsInADenseTable", "CountsInATable", "CountsTwiceInATable")
     ]
     assert found == [Status.PASS, Status.PASS, Status.FAIL]
@@ -276,10 +277,12 @@ def test_what_a_lookup_table_leads_has_a_place_in_flight() -> None:
 
 def test_a_step_may_ask_for_its_worker() -> None:
     found = [
-        distbench.check(f"{ODD}:{name}", "ps:2+1", steps=2).status
+        distbench.check(f"{SERVED}:{name}", "ps:2+1", steps=2).status
         for name in ("AsksForItsWorker", "HalvesForTwoWorkers")
     ]
-    found += [distbench.check(f"{ODD}:AsksForItsWorker", "ps:2+1", in_flight=2).status]
+    found += [
+        distbench.check(f"{SERVED}:AsksForItsWorker", "ps:2+1", in_flight=2).status
+    ]
     assert found == [Status.PASS, Status.FAIL, Status.PASS]
 
 
