@@ -33,9 +33,9 @@ def _give(scenario: Scenario, seconds: float) -> Scenario:
 
     A loop that waits for other ones may have no end then, and is not waited for.
     """
-    least_s = max(_LEAST_S, _LONGER * seconds)
+    enough_s = max(_LEAST_S, _LONGER * seconds)
     return replace(
-        scenario, given_draws=True, timeout_s=min(scenario.timeout_s, least_s)
+        scenario, given_draws=True, timeout_s=min(scenario.timeout_s, enough_s)
     )
 
 

@@ -127,13 +127,13 @@ class Judging:
     def _judge_evidence(
         self, item: Planned, seen: Observation, shelves: ExitStack
     ) -> Iterator[Judged]:
-        again = [(way, self._defer(way, item, seen, shelves)) for way in _WAYS]
+        again = [(way, self._defer(way, item, seen.seconds, shelves)) for way in _WAYS]
         for evidence in seen.evidence.values():
             first = First(item, seen, evidence, judge(evidence))
             yield self._judge_tier(first, again)
 
     def _judge_tier(self, first: First, again: Sequence[tuple[Way, _Again]]) -> Judged:
-        item, seen, evidence, judgement = first
+        item, seen, evidence, _ = first
         tier = evidence.tier
         seconds = seen.seconds / len(seen.evidence)
         for way, run_again in again:
@@ -171,10 +171,10 @@ class Judging:
         return Judged(run, evidence)
 
     def _defer(
-        self, way: Way, item: Planned, seen: Observation, shelves: ExitStack
+        self, way: Way, item: Planned, seconds: float, shelves: ExitStack
     ) -> _Again:
         """Run a scenario again when it is asked for, once for all tiers."""
-        other = replace(item, scenario=way.change(item.scenario, seen.seconds))
+        other = replace(item, scenario=way.change(item.scenario, seconds))
 
         @functools.cache
         def run() -> Mapping[str, Judged]:

@@ -127,15 +127,18 @@ def _measure_rounding(
     return found
 
 
-def measure_rounded(evidence: Evidence) -> Noise | None:
+def measure_rounded(evidence: Evidence, spoilt: frozenset[int]) -> Noise | None:
     """The noise of losses and gradients in a narrower dtype, where it was asked for.
 
     Steps in which something overflows tell nothing of it. None where it is not known,
     or where replicas overflow in steps in which one device does not: whether their
     parts do follows from no rounding.
+
+    Args:
+        evidence: What was seen.
+        spoilt: Steps in which one device overflows; see `find_spoilt`.
     """
     moved = _list_moved(evidence, ("loss", *GRADIENTS))
-    spoilt = find_spoilt(evidence)
     if not moved or not _list_spoilt(evidence.observed) <= spoilt:
         return None
     steps = spoilt.union(*map(_list_spoilt, moved))

@@ -45,11 +45,9 @@ def _is_passed_on(evidence: Evidence, link: Judged) -> bool:
     if seen is None or due is None or link.pair is None:
         return False
     pair = link.pair
-    wrong, size = (
-        measure_norm(pair.observed - pair.expected),
-        measure_norm(pair.expected),
-    )
     total = densify(due)
+    wrong = measure_norm(pair.observed - pair.expected)
     left = measure_norm(densify(seen) - total)
-    # Of a step that is left out, a sum of 0 is due.
-    return bool(left > 0 and left * size >= wrong * measure_norm(total) / 2)
+    # Not divided by their sizes: of a step that is left out, a sum of 0 is due.
+    wrong *= measure_norm(total)
+    return bool(left > 0 and left * measure_norm(pair.expected) >= wrong / 2)

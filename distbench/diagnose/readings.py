@@ -250,19 +250,20 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
         return
     left_open = list(_leave_open(_limit(evidence, lost=nature.lost), noise))
     yield from left_open
-    rounded = measure_rounded(evidence)
-    known = COMPUTED
-    spoilt, may_share = find_spoilt(evidence), nature.kind != "sum"
-    is_clipped = not nature.grouped and _changes_gradients(evidence, spoilt)
-    if hides_gradients(evidence) or is_clipped:
-        known = (*known, "reduced_gradient")
+    spoilt = find_spoilt(evidence)
     is_never_finite = len(spoilt) == evidence.reference.steps
-    if is_never_finite and may_share and overflow_alone(evidence):
+    if is_never_finite and nature.kind != "sum" and overflow_alone(evidence):
         yield replace(
             _leave_first(evidence, undecided=OVERFLOWS),
             evidence=_limit(evidence, known=("loss",)),
         )
-    elif not left_open and rounded is not None:
+        return
+    rounded = None if left_open else measure_rounded(evidence, spoilt)
+    if rounded is not None:
+        known = COMPUTED
+        is_clipped = not nature.grouped and _changes_gradients(evidence, spoilt)
+        if hides_gradients(evidence) or is_clipped:
+            known = (*known, "reduced_gradient")
         limited = _limit(evidence, known=known, lost=nature.lost)
         measure = replace(limited.measure, spoilt=spoilt)
         yield Reading(

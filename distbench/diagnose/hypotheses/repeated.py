@@ -90,6 +90,7 @@ def _was_right_before(context: Context) -> bool:
     begin = min(case.key.step for case in context.cases)
     before = {key for key in context.right if key.step < begin}
     for _, case in context.list_cases():
+        tolerance = measure_size(np.asarray(find_tolerance(case, context.replicas)))
         for key in before:
             if key.variable != case.key.variable:
                 continue
@@ -97,9 +98,7 @@ def _was_right_before(context: Context) -> bool:
             start = context.evidence.get_before(key.step, "variable", key.variable)
             if seen is None or start is None:
                 continue
-            moved = measure_size(densify(seen) - densify(start))
-            tolerance = np.asarray(find_tolerance(case, context.replicas))
-            if moved > measure_size(tolerance):
+            if measure_size(densify(seen) - densify(start)) > tolerance:
                 return True
     return False
 

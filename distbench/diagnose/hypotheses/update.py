@@ -99,12 +99,7 @@ def explain_by_momentum(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "variable":
         return
     for kind in _list_kinds(context):
-
-        def find(case: Pair, kind: str = kind) -> Array | None:
-            path = kind.replace("*", case.key.variable)
-            value = context.evidence.get_before(case.key.step, "slot", path)
-            return None if value is None else densify(value)
-
+        find = partial(_find_slot, context, kind, before=True)
         fitted = fit_feature(context, find)
         if fitted is None:
             continue
@@ -133,7 +128,7 @@ def explain_by_new_momentum(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "variable":
         return
     for kind in _list_kinds(context):
-        fitted = fit_feature(context, partial(_find_left, context, kind))
+        fitted = fit_feature(context, partial(_find_slot, context, kind))
         part = None if fitted is None else _fit_part(context, kind)
         if fitted is None or part is None:
             continue
@@ -155,11 +150,17 @@ def _list_kinds(context: Context) -> list[str]:
     return sorted({info.kind for info in infos if info.role == "slot" and info.of})
 
 
-def _find_left(context: Context, kind: str, case: Pair) -> Array | None:
-    """A variable's slot as the step left it."""
+def _find_slot(
+    context: Context, kind: str, case: Pair, *, before: bool = False
+) -> Array | None:
+    """A variable's slot as the step left it, or as it was before."""
     path = kind.replace("*", case.key.variable)
-    value = context.evidence.observed.get(
-        replace(case.key, phase="slot", variable=path)
+    value = (
+        context.evidence.get_before(case.key.step, "slot", path)
+        if before
+        else context.evidence.observed.get(
+            replace(case.key, phase="slot", variable=path)
+        )
     )
     return None if value is None else densify(value)
 
@@ -171,7 +172,7 @@ def _fit_part(context: Context, kind: str) -> float | None:
     """
     rows = []
     for number, case in context.list_cases():
-        slot = _find_left(context, kind, case)
+        slot = _find_slot(context, kind, case)
         gradient = context.find_due_gradient(case, case.key.variable)
         step = case.expected - find_base(case)
         if slot is None or gradient is None:
