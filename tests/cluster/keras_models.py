@@ -192,6 +192,33 @@ def make_summed_penalty() -> Any:
     return model
 
 
+def make_mean_penalty(*, again: bool = False) -> Any:
+    """Adds a mean over the shard, of which Keras takes an N-th.
+
+    Args:
+        again: Whether the layer divides it by N as well.
+    """
+    import tensorflow as tf
+    import tf_keras as keras
+
+    class Averaged(keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            replicas = tf.distribute.get_strategy().num_replicas_in_sync
+            penalty = tf.reduce_mean(inputs**2)
+            self.add_loss(penalty / replicas if again else penalty)
+            return inputs
+
+    layers = [keras.layers.Dense(4), Averaged(), keras.layers.Dense(2)]
+    model = keras.Sequential([keras.layers.Input((3,)), *layers])
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model
+
+
+def make_penalty_divided_twice() -> Any:
+    """Divides a mean by N that Keras divides by it."""
+    return make_mean_penalty(again=True)
+
+
 def make_uncompiled() -> Any:
     """A model without an optimizer."""
     import keras

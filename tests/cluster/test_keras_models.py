@@ -26,6 +26,7 @@ def _check(name: str, cluster: str):
         ("keras_models.py:make_dense", "mwms:2"),
         pytest.param("keras_models.py:make_late", "mirrored:2", marks=LONG),
         ("keras_models.py:make_keras3", "mirrored:2"),
+        ("keras_models.py:make_mean_penalty", "mirrored:2"),
         pytest.param("keras_models.py:many_inputs", "mwms:2", marks=LONG),
         pytest.param(
             "keras_models.py:make_losses_of_examples", "mirrored:2", marks=LONG
@@ -185,6 +186,15 @@ def test_mistakes_are_named(
     first = verdict.runs[0].findings[0]
     found = (first.code, first.phase, first.variable, first.origin)
     assert found == (code, phase, variable, origin), describe_verdict(verdict)
+
+
+def test_which_term_of_a_models_loss_is_wrong_is_told() -> None:
+    """Keras tells its loss before a tape, by which a term is known, is asked."""
+    verdict = _check("keras_models.py:make_penalty_divided_twice", "mirrored:2")
+    (finding,) = verdict.runs[0].findings
+    assert (finding.code, finding.phase) == ("loss-scaled-twice", "loss")
+    assert "number 2 counts 1/N = 1/2 of what it should" in finding.explanation
+    assert finding.confidence > 0.99
 
 
 def test_where_a_model_takes_the_own_examples_is_told_by_the_line() -> None:

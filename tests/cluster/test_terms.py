@@ -76,3 +76,22 @@ def test_what_is_differentiated_between_steps_is_no_loss() -> None:
     board.remember_target(loss, trains=True)
     assert board.seen.trained_by[0] == [loss]
     assert board.list_targets() == [loss]
+
+
+def test_a_loss_that_is_told_before_it_is_differentiated_has_its_own_term() -> None:
+    board = TapBoard()
+    with tf.Graph().as_default():
+        x, y = (tf.compat.v1.placeholder(tf.float32, []) for _ in "xy")
+        with board.enter_replica(x):
+            assert board.take_loss(x) is x
+            board.term = 1
+            told = board.take_loss(x + 4.0 * y)
+            known = tf.constant(2.0)
+            board.remember_term(known)
+            assert board.take_loss(x) is known
+        with board.enter_replica(x):  # What another trace found is none of this one.
+            assert board.take_loss(x + y) is not known
+            with pytest.raises(IndexError):
+                board.take_loss(x)
+        with tf.compat.v1.Session() as session:
+            assert session.run(told, {x: 1.0, y: 3.0}) == 12.0

@@ -24,6 +24,7 @@ from distbench.worker.taps.sinks import (
     keep_from_xla,
     take_out,
 )
+from distbench.worker.taps.terms import pick_term
 from distbench.worker.taps.traced_step import TracedStep
 
 
@@ -161,8 +162,21 @@ class TapBoard(TracedStep):
         self._terms[self.find_replica()] = value
 
     def take_loss(self, loss: Any) -> Any:
-        """The loss of this replica, or the term in its place that is differentiated."""
-        return loss if self.term is None else self._terms[self.find_replica()]
+        """The loss of this replica, or the term in its place that is differentiated.
+
+        Keras tells its loss before a tape differentiates it, by terms of its own.
+        """
+        if self.term is None:
+            return loss
+        known = self._terms.get(self.find_replica())
+        if known is not None:
+            return known
+        term, factor = pick_term(loss, self.term)
+        return tf.reduce_sum(term * tf.cast(factor, term.dtype))
+
+    def _forget_trace(self, replica: int) -> None:
+        super()._forget_trace(replica)
+        self._terms.pop(replica, None)
 
     def remember_target(self, target: Any, *, trains: bool) -> None:
         """Keep what a tape differentiated, and record what it is made of, if wanted."""

@@ -7,7 +7,6 @@ is told of it.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 import tensorflow as tf
@@ -16,7 +15,7 @@ from distbench.worker.process.intercept import Undo, hide_from_autograph
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.elements import Elements
-from distbench.worker.taps.terms import find_terms
+from distbench.worker.taps.terms import pick_term
 
 
 def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
@@ -84,7 +83,7 @@ def _differentiate(
     """Ask a tape; of one term of a loss alone, where its number is given."""
     if number is None or "output_gradients" in k:
         return original(target, sources, *a, **k)
-    term, factor = next(islice(find_terms(target), number, None))
+    term, factor = pick_term(target, number)
     k["output_gradients"] = tf.cast(factor, term.dtype)
     board.remember_term(tf.reduce_sum(term * k["output_gradients"]))
     return _fill_in(original(term, sources, *a, **k), sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,15 @@ def find_terms(target: Any) -> Iterator[Term]:
         left += [(part, factor * times) for part, times in reversed(parts)]
         if not parts:
             yield number, factor
+
+
+def pick_term(target: Any, number: int) -> Term:
+    """The term of a number, by its place among those that are found.
+
+    Raises:
+        IndexError: There are fewer.
+    """
+    return list(islice(find_terms(target), number + 1))[number]
 
 
 def _leave_constants(terms: Iterable[Term]) -> list[Term]:
