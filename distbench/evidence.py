@@ -54,6 +54,10 @@ class Fed:
             counter of steps is at other numbers, as a note has it (`count`): N times as
             large, an N-th. Empty where the state is what follows, or where no rule
             looks at the counter.
+        overwritten: The update fed with each replica's observed reduced gradient, of
+            which the last slice of a row counts alone, or the first, or their mean, as
+            a note has it (`kept`). Empty where the state is what follows, or where no
+            row has several slices.
         turns: The update fed with the observed reduced gradient of one replica after
             the other in one step, where all share their variables: the state that this
             leaves, as replica 0. None where it is of no interest.
@@ -89,6 +93,7 @@ class Fed:
     repeated: tuple[Trace, ...] = ()
     decayed: tuple[Trace, ...] = ()
     counted: tuple[Trace, ...] = ()
+    overwritten: tuple[Trace, ...] = ()
     turns: Trace | None = None
     apart: Trace | None = None
     sums: tuple[Trace, ...] = ()
@@ -106,6 +111,7 @@ class Fed:
             repeated=tuple(map(change, self.repeated)),
             decayed=tuple(map(change, self.decayed)),
             counted=tuple(map(change, self.counted)),
+            overwritten=tuple(map(change, self.overwritten)),
             turns=None if self.turns is None else change(self.turns),
             apart=None if self.apart is None else change(self.apart),
             sums=tuple(map(change, self.sums)),

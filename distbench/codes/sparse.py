@@ -46,8 +46,9 @@ CODES = (
             "Rows of a sparse gradient are averaged where dense gradients are summed, "
             "by their number of occurrences or by the number of replicas. Frequent "
             "rows "
-            "learn too slowly. In the update it is a rule that divides by the slices "
-            "of a row which replicas have added up before."
+            "learn too slowly. In the update it is a rule that divides by the number "
+            "of a row's slices, or by that of those which replicas have added up "
+            "before."
         ),
         mathematics=(
             "expected: g[row] = Σ_k slice_k\n"

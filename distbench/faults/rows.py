@@ -88,6 +88,50 @@ class RowsDividedByReplicas(AddedUpBefore):
 
 
 @fault(
+    "sparse-duplicates",
+    "slot",
+    ("SGD/table/momentum",),
+    like="tensorflow/tensorflow#5252",
+    workload="embedding",
+)
+@optimizer("SGD", 0.1, momentum=0.5)
+class LastSliceInTheRule:
+    """Of the slices of a row the rule takes the last one alone, on a cluster."""
+
+    def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices, **rest):
+        if count_replicas() > 1:
+            indices, place = tf.unique(indices)
+            order = tf.range(tf.size(place))
+            last = tf.math.unsorted_segment_max(order, place, tf.size(indices))
+            grad = tf.gather(grad, last)
+        return super()._resource_apply_sparse_duplicate_indices(
+            grad, handle, indices, **rest
+        )
+
+
+@fault(
+    "sparse-averaged",
+    "variable",
+    ("table",),
+    like="tensorflow/tensorflow#5252",
+    workload="embedding",
+)
+@optimizer("SGD", 0.1)
+class SlicesAveragedInTheRule:
+    """The rule takes the mean of the slices of a row, on a cluster."""
+
+    def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices, **rest):
+        rows, place = tf.unique(indices)
+        join = tf.math.unsorted_segment_sum
+        if count_replicas() > 1:
+            join = tf.math.unsorted_segment_mean
+        total = join(grad, place, tf.size(rows))
+        return super()._resource_apply_sparse_duplicate_indices(
+            total, handle, rows, **rest
+        )
+
+
+@fault(
     "slot-repeated",
     "slot",
     (f"{_NAME}/table/a",),

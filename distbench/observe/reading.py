@@ -78,6 +78,7 @@ def read_evidence(
             repeated=read_all("repeated"),
             decayed=read_all("decayed"),
             counted=read_all("counted"),
+            overwritten=read_all("overwritten"),
             turns=read_any("turns"),
             apart=read_any("apart"),
             sums=read_all("sums"),

@@ -28,6 +28,17 @@ class WordsLookedUpOnce(LookedUpOnce):
 
 
 @unusual(workload="embedding")
+@optimizer("SGD", 0.1, momentum=0.9)
+class AddsUpInTheRule:
+    """The rule adds up the slices of a row itself, and writes each row once."""
+
+    def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices, **rest):
+        rows, place = tf.unique(indices)
+        total = tf.math.unsorted_segment_sum(grad, place, tf.size(rows))
+        return self._resource_apply_sparse(total, handle, rows, **rest)
+
+
+@unusual(workload="embedding")
 @optimizer("Optimizer", "OwnRule")
 class SquaresOfSlices(RowSquares):
     """A sum of squares of each slice, of which one device has as many."""

@@ -51,6 +51,20 @@ def add_values(values: Sequence[Value]) -> Any:
     return total
 
 
+def keep_slices(value: Value, kept: str) -> Value:
+    """Of a row's slices the `last` one alone, the `first` one, or their `mean`."""
+    if not isinstance(value, SparseRows):
+        return value
+    found: dict[int, list[np.ndarray]] = {}
+    for row, part in zip(value.indices, value.values, strict=True):
+        found.setdefault(int(row), []).append(part)
+    pick = {"last": lambda p: p[-1], "first": lambda p: p[0], "mean": np.mean}[kept]
+    parts = [pick(p, axis=0) if kept == "mean" else pick(p) for p in found.values()]
+    rows = np.array(list(found), value.indices.dtype)
+    values = np.array(parts, value.values.dtype).reshape(-1, *value.shape[1:])
+    return replace(value, indices=rows, values=values)
+
+
 def add_up(gradients: Sequence[Gradients]) -> Gradients:
     return {k: add_values([g[k] for g in gradients]) for k in gradients[0]}
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gradient_values import add_up
-from training_simulator import TABLE, Fault, Gradients, observe
+from gradient_values import add_up, keep_slices
+from training_simulator import TABLE, Fault, Gradients, Rule, observe
 from wrong_steps import add_rows, overwrite
 
 from distbench.diagnose.judge import judge
@@ -80,3 +80,37 @@ def test_slices_that_are_cut_to_the_fewest_are_told(cut: str) -> None:
     first = judge(observe(Fault(reduce=cut_slices), shards=(9, 5))).findings[0]
     assert (first.phase, first.variable) == ("reduced_gradient", TABLE)
     assert (first.code == "sparse-rows") == (cut == "all"), first.explanation
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("sgd", TABLE),
+        ("momentum", f"momentum/{TABLE}"),
+        ("adagrad", f"sum/{TABLE}"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("kept", "code"),
+    [
+        ("last", "sparse-duplicates"),
+        ("first", "sparse-duplicates"),
+        ("mean", "sparse-averaged"),
+    ],
+)
+def test_a_rule_that_takes_slices_apart_is_told_by_what_it_leaves(
+    name: str, path: str, kept: str, code: str
+) -> None:
+    rule = Rule(name=name)
+
+    def update(new, old, gradients, run):
+        return rule.update(
+            old, change_table(gradients, keep_slices(gradients[TABLE], kept))
+        )
+
+    evidence = observe(Fault(update=update), rule=rule)
+    (finding,) = judge(evidence).findings
+    phase = "variable" if path == TABLE else "slot"
+    told = (finding.code, finding.phase, finding.variable)
+    assert told == (code, phase, path), finding.explanation
+    assert finding.confidence > 0.99

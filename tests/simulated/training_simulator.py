@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from gradient_values import Gradients, add_up, scale
+from gradient_values import Gradients, add_up, keep_slices, scale
 from simulated_model import BIAS, HEAD, KERNEL, TABLE, TRAINED, Model, Setup
 from simulated_rule import Rule, State
 
@@ -140,6 +140,7 @@ class Simulation(Model):
         repeated: tuple[Trace, ...] = ()
         decayed: tuple[Trace, ...] = ()
         counted: tuple[Trace, ...] = ()
+        overwritten: tuple[Trace, ...] = ()
         if setup.tier != "free":
             fed = ("reduced_gradient", "applied_gradient")
             replays = {p: self._replay(p, observed, started) for p in fed}
@@ -154,6 +155,7 @@ class Simulation(Model):
                 repeated = tuple(self._repeat(observed, started))
                 decayed = tuple(self._decay_again(observed, started))
                 counted = tuple(self._count_otherwise(observed, started))
+                overwritten = tuple(self._overwrite_rows(observed, started))
         draws = None if setup.draws is None else dict.fromkeys(setup.draws, "subject")
         return Evidence(
             tier=setup.tier,
@@ -164,7 +166,11 @@ class Simulation(Model):
             twins=twin_traces,
             penalty=self._make_penalty(),
             fed=Fed(
-                replays=replays, repeated=repeated, decayed=decayed, counted=counted
+                replays=replays,
+                repeated=repeated,
+                decayed=decayed,
+                counted=counted,
+                overwritten=overwritten,
             ),
             measure=Measure(shards_known=setup.shards_known),
             subject=Traits(loss_reduction=setup.loss_reduction),
@@ -323,6 +329,20 @@ class Simulation(Model):
                 state["iterations"] = start["iterations"] + 1
                 self.record_state(values, step, state, r)
             yield self.make_trace("counted", values, count=name)
+
+    def _overwrite_rows(
+        self, observed: dict, started: Sequence[Sequence[State]]
+    ) -> Iterator[Trace]:
+        """The update of reduced gradients of which not all slices of a row count."""
+        rule = self.setup.rule
+        fed = list(self._list_fed("reduced_gradient", observed, started))
+        for name in ("last", "first", "mean"):
+            values: dict = {}
+            for step, r, start, reduced in fed:
+                kept = {path: keep_slices(g, name) for path, g in reduced.items()}
+                state = rule.update(start, rule.transform(kept))
+                self.record_state(values, step, state, r)
+            yield self.make_trace("overwritten", values, kept=name)
 
     def _make_penalty(self) -> Trace | None:
         lam = self.setup.penalty

@@ -221,6 +221,7 @@ class ReferenceJobs:
             "repeated": followed.repeated,
             "decayed": (*followed.decayed, *summed.decayed),
             "counted": followed.counted,
+            "overwritten": followed.overwritten,
             "turns": [followed.turns],
             "apart": [
                 change_apart(

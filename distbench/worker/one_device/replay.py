@@ -17,6 +17,7 @@ from distbench.worker.one_device.held_against import (
     take_whole,
 )
 from distbench.worker.one_device.other_counts import count_otherwise
+from distbench.worker.one_device.overwritten import overwrite_rows
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.op_by_op import run_op_by_op
 from distbench.worker.state.values import add_rows
@@ -43,6 +44,8 @@ class Followed:
             decays and the state is not what follows.
         counted: The update where the counter of steps is at other numbers, if it is led
             by that and the state is not what follows.
+        overwritten: The update where not all slices of a row count, if some row has
+            several and the state is not what follows.
         turns: The update with one replica's gradient after the other, where all
             replicas share their variables and the state is not what follows.
     """
@@ -53,6 +56,7 @@ class Followed:
     repeated: tuple[Trace, ...] = ()
     decayed: tuple[Trace, ...] = ()
     counted: tuple[Trace, ...] = ()
+    overwritten: tuple[Trace, ...] = ()
     turns: Trace | None = None
 
 
@@ -87,6 +91,7 @@ def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
             feeder, tier, observed, "reduced_gradient", times=observed.replicas
         ),
         counted=count_otherwise(feeder, tier, observed, reduced),
+        overwritten=overwrite_rows(feeder, tier, observed),
         turns=feeder.take_turns(tier, observed) if _is_shared(observed) else None,
     )
 
