@@ -31,6 +31,7 @@ _MULTIPLYING = _DIVIDING | {"Mul"}
 
 
 InFull = Literal["", "examples", "variables", "numbers"]
+Joined = Literal["", "mean", "sum"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,7 +48,8 @@ class Astray:
         of_share: Whether it is made of each replica's addend of a sum, as if that were
             the sum. A multiple of the addend is not.
         is_mean: Whether one device has the mean of theirs, by the number of examples.
-        is_averaged: Whether all replicas go on with the plain mean of what they have.
+        joined: Whether all replicas go on with the plain `mean` of what they have, or
+            else with its `sum`; empty where they do not.
         term: Of a term of the loss, what all replicas add up to, times what one device
             has; None of what is no term, or one that is 0.
         in_full: Whether it adds to each replica's part what all have alike: `examples`
@@ -62,7 +64,7 @@ class Astray:
     is_alike: bool
     of_share: bool
     is_mean: bool
-    is_averaged: bool
+    joined: Joined
     term: float | None
     in_full: InFull = ""
     of_one: int | None = None
@@ -101,6 +103,8 @@ def find_astray(inside: Inside, step: int) -> tuple[Astray, ...]:
     while waiting:
         name = waiting.pop()
         before = [p for p in graph.list_parents(name) if graph.is_astray(p)]
+        if before and terms[name] is None and _is_undivided_sum(graph, name, before):
+            before = []
         if not before and not graph.is_read(name):
             found[name] = None
         for parent in before:
@@ -115,6 +119,22 @@ def find_astray(inside: Inside, step: int) -> tuple[Astray, ...]:
     return tuple(
         _describe(graph, name, terms[name]) for name in graph.made if name in kept
     )
+
+
+def _is_undivided_sum(graph: Paired, name: str, before: Sequence[str]) -> bool:
+    """Whether it is N times what one device has, and the sum of what replicas have.
+
+    That may be a mean of theirs, and is right then: what nobody divides by N is the
+    sum. Several values may be packed for it, and so be what each sum is made of.
+    """
+    whole, joined = cast(tuple[Array, list[Array]], graph.find(name))
+    due = whole * np.float64(len(joined))
+    near = graph.make_near(name, due, joined)
+    if not all(near(part, due) for part in joined):
+        return False
+    addends = map(graph.list_parts, before)
+    sums = (np.asarray(np.sum(parts, axis=0, dtype=np.float64)) for parts in addends)
+    return any(near(summed, due) for summed in sums)
 
 
 def _list_drawn(graph: Paired) -> set[str]:
@@ -207,8 +227,8 @@ def _describe(graph: Paired, name: str, term: str | None) -> Astray:
         is_alike=all(near(part, parts[0]) for part in parts),
         of_share=not _is_multiplied(graph, name)
         and any(graph.relate(p) == "sum" for p in graph.list_parents(name)),
-        is_mean=_is_mean(graph, name, whole, parts),
-        is_averaged=_is_averaged(graph, name, parts),
+        is_mean=_is_mean(graph, name),
+        joined=_find_joined(graph, name, parts),
         term=None if term is None else _measure_term(graph, term),
         in_full=_find_full(graph, name) or _find_numbers(graph, name, parts),
         of_one=None if is_own or not ones else ones[0],
@@ -259,8 +279,9 @@ def _find_placed(graph: Paired, name: str) -> Made:
     return graph.made[name]
 
 
-def _is_mean(graph: Paired, name: str, whole: Array, parts: Sequence[Array]) -> bool:
+def _is_mean(graph: Paired, name: str) -> bool:
     """Whether one device has the mean of replicas' values, by their examples."""
+    whole, parts = cast(tuple[Array, list[Array]], graph.find(name))
     if any(part.shape != whole.shape for part in parts) or not sum(graph.sizes):
         return False
     mean = np.average(np.stack(parts), axis=0, weights=graph.sizes)
@@ -276,9 +297,11 @@ def _find_numbers(graph: Paired, name: str, parts: Sequence[Array]) -> InFull:
     return "numbers" if is_summed else ""
 
 
-def _is_averaged(graph: Paired, name: str, parts: Sequence[Array]) -> bool:
-    """Whether something that is made of it is the plain mean of all replicas'."""
-    return _become(graph, name, parts, np.mean)
+def _find_joined(graph: Paired, name: str, parts: Sequence[Array]) -> Joined:
+    """What something that is made of it is of all replicas' values."""
+    if _become(graph, name, parts, np.mean):
+        return "mean"
+    return "sum" if _become(graph, name, parts, np.sum) else ""
 
 
 def _become(

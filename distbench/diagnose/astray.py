@@ -8,7 +8,7 @@ import numpy as np
 
 from distbench.compare.intermediates import Astray, find_astray
 from distbench.compare.paired import Array, join_rows
-from distbench.compare.ratio import SAME, fit_common_ratio
+from distbench.compare.ratio import SAME, are_alike, fit_common_ratio
 from distbench.diagnose.context import Context
 from distbench.evidence import Inside
 from distbench.trace import COMPUTED
@@ -49,6 +49,15 @@ def describe_own(inside: Inside, step: int) -> str:
     return (
         f"note: what is taken of the own shard begins at {_name_place(found[0])}{more}"
     )
+
+
+def tell_place_of(context: Context, times: float) -> str:
+    """Where all replicas have so many times what one device has, if that is it."""
+    found = list_astray(context)
+    seen = find_times(found)
+    if seen is None or not are_alike([seen, times]) or not found[0].made.place:
+        return ""
+    return f", at {_name_place(found[0])}"
 
 
 def _name_place(one: Astray) -> str:
@@ -94,7 +103,9 @@ def _tell_values(one: Astray) -> str:
         )
     if one.in_full:
         return f"{told}: each adds in full what is the same on all"
-    ending = ", and they go on with the plain mean of that" if one.is_averaged else ""
+    ending = (
+        f", and they go on with the plain {one.joined} of that" if one.joined else ""
+    )
     if one.is_own:
         return f"{told}: each has what its own examples alone give{ending}"
     if one.of_share:

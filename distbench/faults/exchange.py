@@ -249,6 +249,37 @@ class StatisticsOfAllCountedTwice(StatisticsOfAll):
         return mean, squares / self.examples
 
 
+class SharesOfAll(StatisticsOfAll):
+    """Normalises by the mean and the mean square of all examples."""
+
+    def measure(self, x):
+        return all_reduce("sum", [self.average(x), self.average(x**2)])
+
+    def average(self, x):
+        return tf.reduce_sum(x, axis=0) / self.examples
+
+
+@fault("scale-error", "loss", like="horovod/horovod#2654", clusters=ALIKE)
+class MovingStatisticsUndivided(MovingStatisticsOfAll, SharesOfAll):
+    """Sums of the replicas are divided by the examples of one of them."""
+
+    def average(self, x):
+        return super().average(x) * count_replicas()
+
+
+@fault(
+    "statistics-not-synchronized",
+    "loss",
+    like="tensorflow/tpu#321",
+    clusters=ALIKE,
+)
+class MovingStatisticsSummed(MovingStatisticsOfAll, SharesOfAll):
+    """Means of the replicas are added up and not averaged, and kept so."""
+
+    def average(self, x):
+        return tf.reduce_mean(x, axis=0)
+
+
 @fault(
     "statistics-not-synchronized", "loss", like="verl-project/verl#7493", clusters=ALIKE
 )

@@ -12,7 +12,7 @@ from distbench.evidence import Inside
 from distbench.trace import WHOLE, Trace, TraceKey, Value
 from distbench.trace.intermediates import INTERMEDIATES, Made, made_to_json
 
-SIZES = (5, 3)
+SIZES, EVEN = (5, 3), (4, 4)
 ROWS = np.random.default_rng(3).normal(size=(sum(SIZES), 2)).astype(np.float32)
 
 Exchange = Callable[[list[Any]], list[Any]]
@@ -23,12 +23,14 @@ class Program:
     """Ops one after the other; each computes what all replicas have of it.
 
     Attributes:
+        sizes: Examples of each replica.
         made: The ops.
         whole: What one device has.
         alone: What one device has of each shard by itself.
         parts: What each replica has.
     """
 
+    sizes: tuple[int, ...] = SIZES
     made: list[Made] = field(default_factory=list)
     whole: dict[str, Any] = field(default_factory=dict)
     alone: dict[str, list[Any]] = field(default_factory=dict)
@@ -36,13 +38,13 @@ class Program:
 
     def give(self, name: str = "rows") -> str:
         """The examples."""
-        cuts = np.split(ROWS, np.cumsum(SIZES)[:-1])
+        cuts = np.split(ROWS, np.cumsum(self.sizes)[:-1])
         return self._add(name, "Placeholder", (), ROWS, list(cuts), list(cuts))
 
     def read(self, name: str, whole: Any, part: Any) -> str:
         """A variable: what one device and all replicas have of it."""
-        parts = [np.float32(part)] * len(SIZES)
-        alone = [np.float32(whole)] * len(SIZES)
+        parts = [np.float32(part)] * len(self.sizes)
+        alone = [np.float32(whole)] * len(self.sizes)
         return self._add(name, "ReadVariableOp", (), np.float32(whole), alone, parts)
 
     def compute(
@@ -81,8 +83,8 @@ class Program:
         }
         observed = {_key(n, r): v[r] for n, v in self.parts.items() for r in range(2)}
         return Inside(
-            reference=_make_trace("reference", known, reference),
-            observed=_make_trace("cluster", self.made, observed),
+            reference=_make_trace("reference", self.sizes, known, reference),
+            observed=_make_trace("cluster", self.sizes, self.made, observed),
         )
 
     def _add(
@@ -119,12 +121,15 @@ def _key(name: str, replica: int) -> TraceKey:
 
 
 def _make_trace(
-    name: str, made: Sequence[Made], values: Mapping[TraceKey, Value]
+    name: str,
+    sizes: tuple[int, ...],
+    made: Sequence[Made],
+    values: Mapping[TraceKey, Value],
 ) -> Trace:
     return Trace(
         name=name,
-        replicas=len(SIZES),
-        shards=SIZES,
+        replicas=len(sizes),
+        shards=sizes,
         variables=(),
         values=dict(values),
         notes={INTERMEDIATES: made_to_json(made)},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from inside_runs import ROWS, SIZES, Program
+from inside_runs import EVEN, ROWS, SIZES, Program
 
 from distbench.compare.intermediates import find_astray, starts_right
 from distbench.trace.intermediates import (
@@ -34,9 +34,9 @@ def share(values: Any) -> Any:
     return np.sum(values) / np.float32(len(ROWS))
 
 
-def build(*, own: bool, join: Any = None) -> Program:
+def build(*, own: bool, join: Any = None, sizes: tuple[int, ...] = SIZES) -> Program:
     """Distances from a mean, of all examples or of the own ones, and their mean."""
-    program = Program()
+    program = Program(sizes=sizes)
     program.give()
     if own:
         middle = program.compute("middle", "Mean", ["rows"], mean)
@@ -69,7 +69,7 @@ def test_a_mean_of_the_own_examples_is_named_and_not_what_follows_from_it() -> N
     (found,) = find_astray(inside, 0)
     assert found.made.place == "model.py:middle"
     assert (found.is_own, found.is_mean, found.is_statistic) == (True, True, True)
-    assert not any((found.is_alike, found.is_averaged, found.of_share))
+    assert not any((found.is_alike, found.joined, found.of_share))
     assert found.term is None
     assert not starts_right(inside, 0)
 
@@ -77,7 +77,19 @@ def test_a_mean_of_the_own_examples_is_named_and_not_what_follows_from_it() -> N
 def test_means_that_are_averaged_are_told() -> None:
     (found,) = find_astray(build(own=True, join=average).end("loss"), 0)
     assert found.made.place == "model.py:middle"
-    assert found.is_averaged
+    assert found.joined == "mean"
+
+
+def test_means_that_are_summed_are_right_and_their_sum_is_not() -> None:
+    (found,) = find_astray(build(own=True, join=add_up, sizes=EVEN).end("loss"), 0)
+    assert found.made.place == "model.py:joined"
+    assert (found.is_alike, found.is_own, found.is_statistic) == (True, False, False)
+
+
+def test_means_of_uneven_shards_are_not_put_right_by_a_division() -> None:
+    (found,) = find_astray(build(own=True, join=add_up).end("loss"), 0)
+    assert found.made.place == "model.py:middle"
+    assert found.joined == "sum"
 
 
 def test_what_is_put_right_later_is_not_named() -> None:
@@ -223,7 +235,7 @@ def test_a_value_is_known_by_who_takes_it_where_its_own_op_is_another() -> None:
     )
     (found,) = find_astray(changed, 0)
     assert found.made.place == "model.py:middle"
-    assert found.is_averaged
+    assert found.joined == "mean"
 
 
 def test_without_a_look_nothing_is_found() -> None:

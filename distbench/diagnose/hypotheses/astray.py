@@ -42,7 +42,7 @@ def _find_code(found: Sequence[Astray], replicas: int) -> str:
     if all(one.in_full in ("examples", "variables") for one in found):
         is_penalty = all(one.in_full == "variables" for one in found)
         return "regularizer-not-scaled" if is_penalty else "loss-not-scaled"
-    if all(one.is_averaged and one.is_mean for one in found):
+    if all(one.joined == "mean" and one.is_mean for one in found):
         return "mean-of-means"
     totals = [one.term for one in found]
     if all(total is not None and total > math.sqrt(replicas) for total in totals):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from distbench.compare.met import goes_on_from_gradients
 from distbench.compare.values import Array
+from distbench.diagnose.astray import tell_place_of
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.trace import COMPUTED, WHOLE
 
@@ -47,10 +48,11 @@ def explain_by_scaled_exchange(context: Context) -> Iterator[Hypothesis]:
             value = probe.get(case.key)
             if value is not None:
                 predicted[number] = take_rows(value, case)
+        ratio = float(n) ** power
         yield Hypothesis(
             code=code,
             predicted=predicted,
             detail=f"{what} {times.format(n=n)} what one device has there: {alike}, "
-            "say",
-            ratio=float(n) ** power,
+            f"say{tell_place_of(context, ratio)}",
+            ratio=ratio,
         )
