@@ -28,10 +28,17 @@ class First(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A run, and what it was judged by, if anything was compared."""
+    """A run of a scenario in one of its tiers.
+
+    Attributes:
+        run: What came of it, or of the way in which it was run again.
+        evidence: What that was judged by, if anything was compared.
+        own: What the scenario itself showed, whatever it was judged by in the end.
+    """
 
     run: Run
     evidence: Evidence | None = None
+    own: Evidence | None = None
 
 
 Told = Run | Judgement | None

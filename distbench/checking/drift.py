@@ -158,7 +158,8 @@ def _is_open(first: First) -> bool:
 
 
 def _tell(first: First, again: Judged) -> Run | None:
-    other = again.evidence
+    # Which may be judged by numbers that it was given, and these by other bits.
+    other = again.own
     apart = None if other is None else find_roundings(first.evidence, other)
     return tell_drift(again.run, apart)
 

@@ -143,7 +143,8 @@ class Judging:
             seconds += other.run.seconds
             told = way.tell(first, other)
             if isinstance(told, Run):
-                return other._replace(run=replace(told, seconds=seconds))
+                run = replace(told, seconds=seconds)
+                return other._replace(run=run, own=evidence)
             if told is not None:
                 first = first._replace(judgement=told)
         judgement = judge_units(
@@ -168,7 +169,7 @@ class Judging:
             disk_bytes=seen.disk_bytes // len(seen.evidence),
             details=self._keep(seen, evidence, judgement.compared),
         )
-        return Judged(run, evidence)
+        return Judged(run, evidence, own=evidence)
 
     def _defer(
         self, way: Way, item: Planned, seconds: float, shelves: ExitStack

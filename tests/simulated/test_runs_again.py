@@ -1,0 +1,104 @@
+"""What a scenario comes to whose runs in other ways are run in other ways in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from simulated_rule import Rule
+from training_simulator import observe
+from verdict_samples import make_run
+
+from distbench.checking.again import First, Judged
+from distbench.checking.drift import STEADY
+from distbench.checking.judging import Judging
+from distbench.checking.plan import Planned
+from distbench.cluster import ClusterSpec
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.observe import Launch, Observation
+from distbench.options import CheckOptions
+from distbench.scenario import Scenario
+from distbench.target import parse_target
+from distbench.trace import TraceKey, Value
+from distbench.verdict import Run, Status
+
+SPEC = ClusterSpec.parse("mirrored:2@gpu")
+SLOT = "momentum/dense/kernel"
+
+
+def see(*, moved: float = 0.0, given: bool) -> Evidence:
+    """A step that draws its numbers anew, or is given them.
+
+    Args:
+        moved: How many times as large replica 1 has a slot, less one.
+        given: Whether one device repeats itself, as with numbers that it is given,
+            which are other ones.
+    """
+    evidence = observe(replicas=2, steps=1, seed=1 + given, rule=Rule(name="momentum"))
+    trace, reference = evidence.observed, evidence.reference
+    values: dict[Any, Value] = dict(trace.values)
+    key = TraceKey(step=0, phase="slot", variable=SLOT, replica=1)
+    values[key] = np.asarray(values[key] * np.float32(1 + moved))
+    notes: Mapping[str, object] = {**reference.notes, "repeats": given}
+    return replace(
+        evidence,
+        observed=replace(trace, values=values),
+        reference=replace(reference, notes=notes),
+    )
+
+
+def check(first: Evidence, *, steady: Evidence) -> tuple[Run, list[tuple[bool, bool]]]:
+    """What a check makes of a scenario on GPUs, and the ways in which it was run."""
+    ways: list[tuple[bool, bool]] = []
+
+    def record(evidence: Evidence, *, steadily: bool) -> Observation:
+        settings = {"op_determinism": steadily}
+        return Observation(
+            evidence={"bounded": evidence},
+            tiers=("bounded",),
+            environment={"settings": settings},
+        )
+
+    def observe_again(item: Planned) -> Observation:
+        scenario = item.scenario
+        ways.append((scenario.op_determinism, scenario.given_draws))
+        seen = see(given=True) if scenario.given_draws else steady
+        return record(seen, steadily=scenario.op_determinism)
+
+    judging = Judging(
+        parse_target("m:f"),
+        CheckOptions(clusters=("mirrored:2",)),
+        ("bounded",),
+        cast(Launch, None),  # Nothing is started.
+        wait_for_earlier=lambda _: None,
+        observe_again=observe_again,
+    )
+    scenario = Scenario(target="m:f", workload="linear", cluster=str(SPEC))
+    item = Planned(scenario=scenario, spec=SPEC, optional=False)
+    (run,) = judging.judge(item, record(first, steadily=False))
+    return run, ways
+
+
+STEADILY, GIVEN = (True, False), (True, True)
+ROUNDING = float(np.finfo(np.float32).eps)
+
+
+def test_rounding_is_told_from_what_is_wrong_where_numbers_are_drawn() -> None:
+    first = see(moved=ROUNDING, given=False)
+    run, ways = check(first, steady=see(given=False))
+    assert ways == [STEADILY, GIVEN]
+    assert run.status is Status.PASS, run
+    assert [f.code for f in run.findings if f.warning] == ["nondeterministic-update"]
+
+
+def test_what_the_run_with_op_determinism_does_not_have_is_no_rounding() -> None:
+    first, steady = see(moved=0.5, given=False), see(given=False)
+    item = Planned(scenario=Scenario(target="m:f"), spec=SPEC, optional=False)
+    again = Judged(make_run(Status.PASS), see(given=True), own=steady)
+    wrong = First(item, Observation(), first, judge(first))
+    right = First(item, Observation(), steady, judge(steady))
+    assert STEADY.tell(wrong, again) is None
+    assert STEADY.tell(right, again) == again.run
