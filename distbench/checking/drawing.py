@@ -8,6 +8,7 @@ a program that draws none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from distbench.checking.again import First, Judged, Way
@@ -18,13 +19,13 @@ from distbench.diagnose.seeds import find_own_draws
 from distbench.evidence import Evidence
 from distbench.scenario import Scenario
 from distbench.trace import UPDATED
-from distbench.verdict import Run, Status
+from distbench.verdict import Finding, Run, Status
 
 _GIVEN = "cluster and one device were given the same, those of each example"
 _DRAWS = "note: the step draws random numbers;"
 _LEAST_S, _LONGER = 20.0, 3.0
 _AMONG_REPLICAS = "replicas"
-_SHARED = "randomness-shared"
+_SHARED, _UNKNOWN = "randomness-shared", "unexplained"
 _SAID = (Status.PASS, Status.UNDECIDABLE, Status.FAIL)
 
 
@@ -65,6 +66,17 @@ def _is_of_update(found: Judgement) -> bool:
     return all(p.phase in UPDATED and p.relation != _AMONG_REPLICAS for p in wrong)
 
 
+def _loses_cause(found: Sequence[Finding], given: Sequence[Finding]) -> bool:
+    """Whether what is wrong first is so in both runs, and explained in one alone."""
+    both = [next((f for f in each if not f.warning), None) for each in (found, given)]
+    first, second = both
+    if first is None or second is None:
+        return False
+    is_same = (first.step, first.phase) == (second.step, second.phase)
+    is_known = first.code != _UNKNOWN and first.confidence == 1.0
+    return is_same and is_known and second.code == _UNKNOWN
+
+
 def _tell(first: First, again: Judged) -> Run | None:
     """What a scenario comes to that was run again and given its numbers.
 
@@ -72,12 +84,15 @@ def _tell(first: First, again: Judged) -> Run | None:
     be for the given ones, and where a step draws by other means as well, and has not
     been given all. So it does where it fails and the second one passes: what fails with
     numbers of its own alone may do so because replicas draw what they should have in
-    common.
+    common. What that makes wrong may still be so where all are given the same, and
+    have a cause no longer.
     """
     evidence, found, run = first.evidence, first.judgement, again.run
     if again.evidence is None or _draws_anew(again.evidence):
         return None
     if run.status is Status.FAIL:
+        if _loses_cause(found.findings, run.findings):
+            return None
         return add_note(run, f"{_DRAWS} found where {_GIVEN}")
     if run.status is not Status.PASS:
         return None

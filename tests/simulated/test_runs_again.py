@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 from simulated_rule import Rule
 from training_simulator import observe
-from verdict_samples import make_run
+from verdict_samples import make_finding, make_run
 
 from distbench.checking.again import First, Judged
+from distbench.checking.drawing import GIVEN
 from distbench.checking.drift import STEADY
 from distbench.checking.judging import Judging
 from distbench.checking.plan import Planned
@@ -22,7 +24,7 @@ from distbench.observe import Launch, Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.target import parse_target
-from distbench.trace import TraceKey, Value
+from distbench.trace import Phase, TraceKey, Value
 from distbench.verdict import Run, Status
 
 SPEC = ClusterSpec.parse("mirrored:2@gpu")
@@ -82,14 +84,15 @@ def check(first: Evidence, *, steady: Evidence) -> tuple[Run, list[tuple[bool, b
     return run, ways
 
 
-STEADILY, GIVEN = (True, False), (True, True)
+STEADILY, AND_GIVEN = (True, False), (True, True)
+PHASE: Phase = "reduced_gradient"
 ROUNDING = float(np.finfo(np.float32).eps)
 
 
 def test_rounding_is_told_from_what_is_wrong_where_numbers_are_drawn() -> None:
     first = see(moved=ROUNDING, given=False)
     run, ways = check(first, steady=see(given=False))
-    assert ways == [STEADILY, GIVEN]
+    assert ways == [STEADILY, AND_GIVEN]
     assert run.status is Status.PASS, run
     assert [f.code for f in run.findings if f.warning] == ["nondeterministic-update"]
 
@@ -102,3 +105,24 @@ def test_what_the_run_with_op_determinism_does_not_have_is_no_rounding() -> None
     right = First(item, Observation(), steady, judge(steady))
     assert STEADY.tell(wrong, again) is None
     assert STEADY.tell(right, again) == again.run
+
+
+@pytest.mark.parametrize(
+    ("code", "phase", "stands"),
+    [
+        ("unexplained", "reduced_gradient", True),
+        ("scale-error", "reduced_gradient", False),
+        ("unexplained", "local_gradient", False),
+    ],
+)
+def test_what_given_numbers_leave_without_a_cause_keeps_that_of_its_own(
+    code: str, phase: Phase, stands: bool
+) -> None:
+    evidence = see(given=False)
+    found = make_finding(code="nonlinear-before-reduction", phase=PHASE, confidence=1.0)
+    judged = replace(judge(evidence), status=Status.FAIL, findings=(found,))
+    item = Planned(scenario=Scenario(target="m:f"), spec=SPEC, optional=False)
+    other = make_finding(code=code, phase=phase)
+    again = Judged(make_run(Status.FAIL, findings=(other,)), see(given=True))
+    told = GIVEN.tell(First(item, Observation(), evidence, judged), again)
+    assert (told is None) is stands
