@@ -26,7 +26,7 @@ class Flight:
             each step how many had ended when it began and when it ended itself, and
             `tries`, how often it was handed to a worker.
         starts: The state from which each round starts: `INITIAL` the first, what is
-            under a round's number the one after it. Its notes have `torn`, the roles of
+            under a round's number the one after it. Its notes have `torn`, the paths of
             the state that the update reads by one op, to write by another, and
             `sparse`, whether the optimizer gets sparse gradients.
         orders: The state after each round in an order of reads and updates that may
@@ -50,14 +50,25 @@ class Flight:
     @property
     def staleness(self) -> tuple[int, ...]:
         """Of each step, how many others ended between its begin and its end."""
+        return tuple(late - early for early, late in self.times)
+
+    @property
+    def times(self) -> tuple[tuple[int, int], ...]:
+        """Of each step, how many had ended when it began, and when it ended."""
         notes = self.observed.notes
         begun, ended = (cast(list[int], notes[name]) for name in ("begun", "ended"))
-        return tuple(late - early for early, late in zip(begun, ended, strict=True))
+        return tuple(zip(begun, ended, strict=True))
+
+    @property
+    def torn_paths(self) -> frozenset[str]:
+        """Paths of the state that other steps may change amid an update."""
+        return frozenset(cast(list[str], self.starts.notes.get("torn", ())))
 
     @property
     def torn(self) -> frozenset[str]:
-        """Roles of the state that other steps may change amid an update."""
-        return frozenset(cast(list[str], self.starts.notes.get("torn", ())))
+        """Roles of that state."""
+        paths = self.torn_paths
+        return frozenset(v.role for v in self.starts.variables if v.path in paths)
 
     @property
     def has_sparse(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -93,33 +94,31 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
     if factor is not None:
         scaled = make_scaled(flight, factor)
         return [scaled, *count_iterations(flight, envelopes, {})]
+    wrong = [e for e in envelopes if e.wrong.any()]
+    is_led = any(e.variable in flight.torn_paths for e in wrong)
     told: dict[tuple[str, Phase], Told] = defaultdict(Told)
-    unexplained: list[Envelope] = []
-    for envelope in envelopes:
-        if envelope.phase == "iterations" or not envelope.wrong.any():
+    counted: list[Counted] = []
+    for envelope in wrong:
+        if envelope.phase == "iterations":
             continue
-        counted = Counted(envelope=envelope, count=count_updates(flight, envelope))
+        count = count_updates(flight, envelope)
         overtaken = _list_overtaken(flight, envelope.round)
         share = explain_as_stale(flight, envelope)
-        if overtaken and share > counted.count.confidence:
+        if overtaken and share > count.confidence:
             item = told["stale-read", envelope.phase]
             own = item.steps.setdefault(envelope.variable, {})
             own.update(dict.fromkeys(overtaken, 1))
-            count = Count(lost=(), extra={}, confidence=share)
+            count = replace(count, lost=(), extra={}, confidence=share)
             item.counted.append(Counted(envelope=envelope, count=count))
-            continue
-        if not (counted.count.lost or counted.count.extra):
-            unexplained.append(envelope)
-        for code, steps in (
-            ("lost-update", dict.fromkeys(counted.count.lost, 1)),
-            ("extra-update", counted.count.extra),
-        ):
-            if steps:
-                item = told[code, envelope.phase]
-                item.steps.setdefault(envelope.variable, {}).update(steps)
-                item.counted.append(counted)
+        elif not is_led or _is_root(flight, envelope, count):
+            counted.append(Counted(envelope=envelope, count=count))
+    unexplained = [c.envelope for c in counted]
+    # What each variable of each round tells for counts of steps, or against, adds up.
+    if sum(each.count.saved for each in counted) > 0:
+        unexplained = []
+        _tell_counts(told, [each for each in counted if each.count.saved > 0])
     _leave_out_slots(told)
-    _leave_out_followers(flight, told, {e.phase for e in envelopes if e.wrong.any()})
+    _leave_out_followers(flight, told, is_led=is_led)
     _join_swapped(told)
     findings = [
         make_finding(flight, code, phase, item) for (code, phase), item in told.items()
@@ -128,6 +127,31 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
     if not findings and unexplained:
         findings.append(make_unexplained(flight, unexplained))
     return findings
+
+
+def _is_root(flight: Flight, envelope: Envelope, count: Count) -> bool:
+    """Whether state is wrong of itself, where some is that steps leave open to others.
+
+    What is changed by one op follows from that, unless a whole step is lost in it.
+    """
+    is_open = envelope.variable in flight.torn_paths
+    return is_open or (count.saved > 0 and count.confidence >= _WHOLLY)
+
+
+def _tell_counts(
+    told: dict[tuple[str, Phase], Told], counted: Sequence[Counted]
+) -> None:
+    """Add the steps that state lacks or has again, and where."""
+    for each in counted:
+        envelope, count = each.envelope, each.count
+        for code, steps in (
+            ("lost-update", dict.fromkeys(count.lost, 1)),
+            ("extra-update", count.extra),
+        ):
+            if steps:
+                item = told[code, envelope.phase]
+                item.steps.setdefault(envelope.variable, {}).update(steps)
+                item.counted.append(each)
 
 
 def _list_overtaken(flight: Flight, number: int) -> list[int]:
@@ -148,7 +172,7 @@ def _leave_out_slots(told: dict[tuple[str, Phase], Told]) -> None:
 
 
 def _leave_out_followers(
-    flight: Flight, told: dict[tuple[str, Phase], Told], wrong: Collection[Phase]
+    flight: Flight, told: dict[tuple[str, Phase], Told], *, is_led: bool
 ) -> None:
     """Variables that are changed in place follow from state that is not.
 
@@ -158,7 +182,6 @@ def _leave_out_followers(
     """
     if "variable" in flight.torn:
         return
-    is_led = any(phase in flight.torn for phase in wrong)
     by_slots = "slot" in flight.torn and any(phase == "slot" for _, phase in told)
     for code in ("lost-update", "extra-update"):
         item = told.get((code, "variable"))
@@ -167,7 +190,7 @@ def _leave_out_followers(
         is_open = code == "extra-update" and any(
             _shares_state(flight, counted.envelope) for counted in item.counted
         )
-        if by_slots or (is_led and (is_open or item.confidence < _WHOLLY)):
+        if by_slots or (is_led and is_open):
             del told[code, "variable"]
 
 

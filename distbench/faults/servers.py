@@ -297,6 +297,52 @@ class TakenAgain(Descending):
                 variable.assign_sub(0.02 * tf.cast(again, tf.float32) * gradient)
 
 
+@_flown(
+    "unexplained",
+    "variable",
+    TRAINED,
+    like="tensorflow/tensorflow#55321",
+)
+class SomeStepsWeighMore(Descending):
+    """Every third step of a worker weighs its gradient by what is no whole number."""
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        if is_served():
+            dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            more = tf.equal(OwnNumber("some_steps_weigh_more").add(1) % 3, 0)
+            for gradient, variable in zip(dense, self.trained(), strict=True):
+                variable.assign_sub(0.02 * 0.6 * tf.cast(more, tf.float32) * gradient)
+
+
+@_flown(
+    "lost-update",
+    "variable",
+    ("velocity",),
+    like="keras-team/keras#18668",
+)
+class MomentumAssignedByHand(Descending):
+    """A program's own momentum is assigned, and what it moves is changed in place."""
+
+    def make_optimizer(self):
+        return None
+
+    def build(self, strategy):
+        super().build(strategy)
+        start = tf.zeros_like(self.table)
+        self.velocity = tf.Variable(start, trainable=False, name="velocity")
+
+    def variables(self):
+        return [*super().variables(), self.velocity]
+
+    def apply(self, gradients):
+        table, *others = map(tf.convert_to_tensor, gradients)
+        self.velocity.assign(0.5 * self.velocity + table)
+        self.table.assign_sub(0.02 * self.velocity)
+        for gradient, variable in zip(others, self.trained()[1:], strict=True):
+            variable.assign_sub(0.02 * gradient)
+
+
 class KeepsWeights(Descending):
     """The step computes from a copy of the variables, which some steps make anew."""
 

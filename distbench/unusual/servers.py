@@ -91,6 +91,34 @@ class ByHandInFlight(Program):
             variable.assign_sub(0.02 * tf.convert_to_tensor(gradient))
 
 
+@unusual(clusters=_SERVED, in_flight=4)
+class MomentumByOneOpInFlight(Program):
+    """A program's own momentum, which one op changes with the variable it moves."""
+
+    def make_optimizer(self):
+        return None
+
+    def build(self, strategy):
+        super().build(strategy)
+        start = tf.zeros_like(self.table)
+        self.velocity = tf.Variable(start, trainable=False, name="velocity")
+
+    def variables(self):
+        return [*super().variables(), self.velocity]
+
+    def apply(self, gradients):
+        table, *others = map(tf.convert_to_tensor, gradients)
+        tf.raw_ops.ResourceApplyMomentum(
+            var=self.table.handle,
+            accum=self.velocity.handle,
+            lr=0.02,
+            grad=table,
+            momentum=0.5,
+        )
+        for gradient, variable in zip(others, self.trained()[1:], strict=True):
+            variable.assign_sub(0.02 * gradient)
+
+
 @unusual(clusters=_SERVED, in_flight=8)
 class StatisticsInFlight(ProgramInFlight):
     """Averages follow from what the step had read, and are added to in place."""

@@ -110,7 +110,10 @@ def find_torn_state():
 
         graph = tf.function(step).get_concrete_function().graph
         state = list_state([variable], [optimizer], (), find_counter)
-        found[name] = find_torn(graph, VariableTable(state))
+        table = VariableTable(state)
+        paths = find_torn(graph, table)
+        roles = {v.info.role for v in table.state if v.info.path in paths}
+        found[name] = sorted(roles)
     return found
 
 

@@ -120,7 +120,7 @@ class Simulated:
                 "schedule",
                 starts[1:],
                 initial=starts[0],
-                notes={"torn": ["slot"] if self.overwritten else []},
+                notes={"torn": [SLOT] if self.overwritten else []},
             ),
             orders=tuple(
                 run_all(f"order {k}", draw if k else lambda _: turn)
@@ -219,7 +219,12 @@ def make_pair(
             replica=0,
             notes={"begun": [0, 0], "ended": [0, 1], "tries": [1, 1]},
         ),
-        starts=make_trace("starts", [zeros], initial=zeros, notes={"torn": list(torn)}),
+        starts=make_trace(
+            "starts",
+            [zeros],
+            initial=zeros,
+            notes={"torn": [name for name in base if ROLES[name] in torn]},
+        ),
         orders=(make_trace("order", [base]),),
         lost=change(-1),
         again=change(1),

@@ -99,15 +99,17 @@ def test_what_a_slot_lacks_has_not_decayed_what_it_has(
     assert finding.confidence > 0.9
 
 
-@pytest.mark.parametrize("torn", [["variable"], []], ids=["torn", "in-place"])
+@pytest.mark.parametrize(
+    ("torn", "more"), [(["variable"], 0.2), ([], 1.0)], ids=["torn", "in-place"]
+)
 def test_what_weighs_more_without_another_step_did_not_come_twice(
-    torn: list[str],
+    torn: list[str], more: float
 ) -> None:
     ones, parts = np.ones(2), np.eye(2)
     flight = make_pair(
         {TALLY: ones},
         [{TALLY: part} for part in parts],
-        {TALLY: ones - parts[0] + parts[1]},
+        {TALLY: ones - parts[0] + more * parts[1]},
         torn=torn,
     )
     [finding] = judge_flight(flight).findings
@@ -117,7 +119,7 @@ def test_what_weighs_more_without_another_step_did_not_come_twice(
 
 def test_a_pass_says_what_the_orders_may_hide() -> None:
     flight = Simulated().observe()
-    starts = replace(flight.starts, notes={"torn": ["variable"]})
+    starts = replace(flight.starts, notes={"torn": [TALLY]})
     judgement = judge_flight(replace(flight, starts=starts))
     assert judgement.status is Status.PASS
     assert "reads its variable by one op and writes it by another" in judgement.message

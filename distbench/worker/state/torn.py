@@ -18,14 +18,14 @@ _OVERWRITES = ("AssignVariableOp", "ResourceScatterUpdate", "ResourceScatterNdUp
 
 
 def find_torn(graph: Any, table: VariableTable) -> list[str]:
-    """Roles of state that a step reads by one op, to write by another.
+    """Paths of state that a step reads by one op, to write by another.
 
     Args:
         graph: Of the step on one device.
         table: The subject's variables.
 
     Returns:
-        `variable`, `slot` and `iterations`, those that are.
+        Those of variables, slots and counters, sorted.
     """
     parts = UpdatesInParts(table)
     found = [
@@ -33,7 +33,7 @@ def find_torn(graph: Any, table: VariableTable) -> list[str]:
         for op in list_ops(graph)
         if parts.find_first(op) is not None
     ]
-    return sorted({info.role for info in found if info is not None})
+    return sorted({info.path for info in found if info is not None})
 
 
 class UpdatesInParts:
