@@ -54,6 +54,10 @@ class Fed:
             counter of steps is at other numbers, as a note has it (`count`): N times as
             large, an N-th. Empty where the state is what follows, or where no rule
             looks at the counter.
+        traced: The update fed with each replica's observed reduced gradient, by steps
+            that were traced where a number of Python's stands as replicas leave it, as
+            a note has it (`number`). Empty where the state is what follows, or where
+            tracing moves no such number.
         overwritten: The update fed with each replica's observed reduced gradient, of
             which the last slice of a row counts alone, or the first, or their mean, as
             a note has it (`kept`). Empty where the state is what follows, or where no
@@ -93,6 +97,7 @@ class Fed:
     repeated: tuple[Trace, ...] = ()
     decayed: tuple[Trace, ...] = ()
     counted: tuple[Trace, ...] = ()
+    traced: tuple[Trace, ...] = ()
     overwritten: tuple[Trace, ...] = ()
     turns: Trace | None = None
     apart: Trace | None = None
@@ -111,6 +116,7 @@ class Fed:
             repeated=tuple(map(change, self.repeated)),
             decayed=tuple(map(change, self.decayed)),
             counted=tuple(map(change, self.counted)),
+            traced=tuple(map(change, self.traced)),
             overwritten=tuple(map(change, self.overwritten)),
             turns=None if self.turns is None else change(self.turns),
             apart=None if self.apart is None else change(self.apart),

@@ -178,6 +178,14 @@ def train_nadam(traces: int) -> float:
     return float(variables[0].numpy())
 
 
+@shown_by("keras2_nadam_counts_while_tracing")
+@pytest.mark.programs(
+    "upstream.py", "make_nadam", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_a_step_is_counted_once_for_all_replicas(expect_fault):
+    expect_fault("hyperparameter-differs", "slot")
+
+
 @shown_by("fit_weighs_shards_alike")
 @pytest.mark.programs(
     "upstream.py", "make_for_last_batch", clusters=["mirrored:2"], kinds=["mirrored"]

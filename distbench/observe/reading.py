@@ -78,6 +78,7 @@ def read_evidence(
             repeated=read_all("repeated"),
             decayed=read_all("decayed"),
             counted=read_all("counted"),
+            traced=read_all("traced"),
             overwritten=read_all("overwritten"),
             turns=read_any("turns"),
             apart=read_any("apart"),

@@ -64,6 +64,14 @@ def make_dense() -> Any:
     return _make_model(loss="mse")
 
 
+def make_nadam() -> Any:
+    """keras2_nadam_counts_while_tracing."""
+    layers = [tf_keras.layers.Input((3,)), tf_keras.layers.Dense(2)]
+    model = tf_keras.Sequential(layers)
+    model.compile(tf_keras.optimizers.Nadam(0.125), "mse")
+    return model
+
+
 def make_for_last_batch() -> Any:
     """fit_weighs_shards_alike."""
     layers = [tf_keras.layers.Input((3,)), tf_keras.layers.Dense(2)]

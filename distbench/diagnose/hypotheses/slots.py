@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.leading import find_led_numbers, is_number
 from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify, measure_norm
+from distbench.compare.values import Array, are_equal, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
     fit_weights,
@@ -29,7 +29,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
     pair_gradients,
 )
 from distbench.diagnose.names import name_replicas
-from distbench.trace import UPDATED
+from distbench.trace import UPDATED, Trace
 
 _NEAR = 0.01
 """How far a fitted share may lie from that of the rule, as a part of it."""
@@ -49,12 +49,7 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
         code = "missing-reduction"
     words = "it follows from the replica's own gradient, not from the reduced one"
     replay = context.evidence.fed.replays.get("local_gradient")
-    if replay is not None:
-        predicted = {}
-        for number, case in context.list_cases():
-            value = replay.get(case.key)
-            if value is not None:
-                predicted[number] = densify(value)
+    if replay is not None and (predicted := _list_led(context, replay)):
         yield Hypothesis(code=code, predicted=predicted, detail=words)
     if context.phase == "variable":
         return
@@ -66,6 +61,23 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
         return
     for feed in (own, *others):
         yield from _fit_feed(context, kinds, feed, code)
+
+
+def _list_led(context: Context, replay: Trace) -> dict[int, Array]:
+    """What a replay with other gradients leaves; empty where these change none of it.
+
+    A number that no gradient leads, as a product of momenta, is another one in a replay
+    for another reason, such as that its step was traced anew.
+    """
+    once = context.evidence.fed.replays.get("reduced_gradient")
+    predicted, is_led = {}, once is None
+    for number, case in context.list_cases():
+        value = replay.get(case.key)
+        if value is not None:
+            predicted[number] = densify(value)
+            due = once.get(case.key) if once else None
+            is_led |= due is None or not are_equal(predicted[number], densify(due))
+    return predicted if is_led else {}
 
 
 def _has_right_slot(context: Context) -> bool:

@@ -35,6 +35,7 @@ from distbench.worker.one_device.replay import (
 )
 from distbench.worker.one_device.reruns import has_near, rerun_shards
 from distbench.worker.one_device.terms import split_loss
+from distbench.worker.one_device.traced_apart import trace_for_each
 from distbench.worker.one_device.twins import Twins
 from distbench.worker.one_device.uncut import run_uncut
 from distbench.worker.one_device.undetermined import find_undetermined
@@ -211,6 +212,9 @@ class ReferenceJobs:
             put_in: Phase = "reduced_gradient" if undetermined else "local_gradient"
             moved = Twins(reference).record_led(tier, feeder, recorded, put_in, led)
         formed = feed_formed(feeder, tier, recorded, observed, followed.fed)
+        traced: tuple[Trace, ...] = ()
+        if not followed.is_explained:
+            traced = trace_for_each(feeder, tier, observed)
         written: dict[str, Any] = {
             "replays": list(followed.fed),
             "undetermined": led,
@@ -221,6 +225,7 @@ class ReferenceJobs:
             "repeated": followed.repeated,
             "decayed": (*followed.decayed, *summed.decayed),
             "counted": followed.counted,
+            "traced": traced,
             "overwritten": followed.overwritten,
             "turns": [followed.turns],
             "apart": [

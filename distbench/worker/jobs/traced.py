@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from distbench.worker.state.python_numbers import read_numbers
 from distbench.worker.stepping.session import Session
 from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchange import find_exchange, list_shared_state
@@ -33,4 +34,6 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "shared_state": list(list_shared_state(seen, table)),
         "of_losses": list(list_state_of_losses(seen, table)),
         "of_gradients": list(list_state_of_gradients(seen, table)),
+        "numbers": read_numbers(session.optimizers),
+        "traced_for": len(session.strategy.extended.worker_devices),
     }

@@ -16,6 +16,7 @@ from distbench.trace import COMPUTED, UPDATED, Phase, Trace
 from distbench.worker.one_device.fed import FedStep
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.python_numbers import read_numbers
 from distbench.worker.state.values import make_alike
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.collect import State, put_back
@@ -35,11 +36,15 @@ class Feeder:
 
     Args:
         reference: Ran all its steps before.
+
+    Attributes:
+        numbers: Of Python's that its optimizers had before any step was fed.
     """
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
         self._fed = FedStep(reference.session)
+        self.numbers = read_numbers(reference.session.optimizers)
 
     def forget_steps(self) -> None:
         """Trace the step anew for what is fed next."""
