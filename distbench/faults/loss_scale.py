@@ -5,7 +5,13 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import keras2, legacy, tf
-from distbench.samples.loss_scale import Keras3Scaled, Scaled, find_finite, spoil
+from distbench.samples.loss_scale import (
+    Keras3Scaled,
+    Scaled,
+    ScaledByHand,
+    find_finite,
+    spoil,
+)
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import TRAINED, ByHand, OwnReduction
 from distbench.samples.replicas import all_reduce, count_replicas, update
@@ -145,3 +151,16 @@ class OwnOverflowOfRowsLeftOut(OwnReduction):
     def reduce(self, gradients):
         finite = find_finite(gradients)
         return super().reduce([tf.where(finite, g, 0.0) for g in gradients])
+
+
+@fault(
+    "replica-dropped",
+    "reduced_gradient",
+    TRAINED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+)
+class AsksItselfAlone(ScaledByHand):
+    """A scale of its own, and each replica leaves out what overflows of its share."""
+
+    def ask(self, finite):
+        return finite

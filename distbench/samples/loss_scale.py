@@ -6,6 +6,7 @@ from typing import Any
 
 from distbench.samples.lazy import keras, keras3, legacy, tf
 from distbench.samples.program import Program
+from distbench.samples.replicas import all_reduce, count_replicas
 
 OVERFLOWING = 1e37
 """A target whose gradient float32 cannot hold once it is scaled."""
@@ -91,3 +92,41 @@ class Keras3Scaled(Scaled):
     def unscale(self, gradients: list[Any]) -> list[Any]:
         """Gradients as the optimizer takes them."""
         return gradients
+
+
+class ScaledByHand(Scaled):
+    """The scale is a variable of the program's, halved where a gradient overflows."""
+
+    def make_optimizer(self) -> Any:
+        """What steps along the gradients; zeros leave all as it is."""
+        return legacy.SGD(0.05)
+
+    def build(self, strategy: Any) -> None:
+        """Make the variables, the scale as one that all replicas have alike."""
+        super().build(strategy)
+        self.now = tf.Variable(
+            self.scale,
+            trainable=False,
+            name="scale",
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def variables(self) -> list[Any]:
+        """The trained ones, and the scale."""
+        return [*super().variables(), self.now]
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss times the scale."""
+        return loss * self.now
+
+    def unscale(self, gradients: list[Any]) -> list[Any]:
+        """Gradients over the scale, or zeros where they are left out."""
+        finite = self.ask(find_finite(gradients))
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        found = [tf.where(finite, g / self.now, tf.zeros_like(g)) for g in dense]
+        self.now.assign(tf.where(finite, 2.0 * self.now, self.now / 2.0))
+        return found
+
+    def ask(self, finite: Any) -> Any:
+        """Whether no replica's gradients overflow."""
+        return all_reduce("sum", tf.cast(finite, tf.int32)) == count_replicas()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import keras2, keras3, legacy, tf
-from distbench.samples.loss_scale import Keras3Scaled, Scaled, find_finite
+from distbench.samples.loss_scale import Keras3Scaled, Scaled, ScaledByHand, find_finite
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import OwnReduction
 from distbench.unusual.program import unusual
@@ -30,6 +30,11 @@ class Keras2LastOverflows(LastOverflows):
 
     def make_inner(self):
         return keras2.SGD(0.05, momentum=0.9)
+
+
+@unusual()
+class ScaleOfItsOwn(ScaledByHand):
+    """Replicas agree on a scale that the program keeps itself; nothing overflows."""
 
 
 @unusual()

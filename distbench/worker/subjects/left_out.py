@@ -79,11 +79,12 @@ class LeftOut:
             after = session.read_state()
             session.board.read()  # what the taps keep is nobody's
             session.restore_state(before)
-        # Counters and scales may go on: tf_keras counts a step that its loss scale
-        # skips.
-        roles = {variable.path: variable.role for variable in session.variables}
+        # Counters, scales and statistics may go on: tf_keras counts a step that its
+        # loss scale skips, and a scale of the user's is another variable of its model.
+        model = [v for v in session.variables if v.role == "variable"]
+        kept = {v.path for v in model if v.trainable} or {v.path for v in model}
         return all(
             are_equal(value, after[key])
             for key, value in before.items()
-            if roles[key[0]] == "variable"
+            if key[0] in kept
         )
