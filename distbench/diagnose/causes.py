@@ -25,6 +25,7 @@ from distbench.diagnose.hypotheses.register import (
 )
 from distbench.diagnose.hypotheses.statistics import leave_out_steered
 from distbench.diagnose.hypotheses.steered import part_by_state
+from distbench.diagnose.infinite import part_infinite, part_uneven
 from distbench.diagnose.own_shard import describe_alone
 from distbench.diagnose.rank import ALL, Ranked, find_best
 from distbench.diagnose.shown_sums import read_sums
@@ -38,13 +39,17 @@ _ANY = "nonlinear-before-reduction"
 def explain_cases(context: Context) -> tuple[Explained, ...]:
     """Find one cause for all wrong values of a phase, or one for each variable.
 
-    One cause for everything comes first: it has the most numbers against it. If there
-    is none, averages that follow a wrong variable rightly are left out, as is what a
-    wrong statistic moves, and of the rest a variable at a time is explained, and equal
-    causes are joined again. Where that leaves a part open, wide causes are asked that
+    State that is infinite on one replica alone is told by itself. Of the rest one cause
+    for everything comes first: it has the most numbers against it. If there is none,
+    averages that follow a wrong variable rightly are left out, as is what a wrong
+    statistic moves, and then a variable at a time is explained, and equal causes are
+    joined again. Where that leaves a part open, wide causes are asked that
     leave nothing.
     """
     best = _find_best(context)
+    uneven = part_uneven(context, best)
+    if uneven:
+        return tuple(cause for part in uneven for cause in explain_cases(part))
     if best is not None and best.full and _is_named(context, best):
         return (_adopt(context, best),)
     for left_out in (leave_out_followers, leave_out_steered):
@@ -55,11 +60,9 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     if apart is not None and apart.full:
         return _explain_apart(context, apart)
     of_start = _explain_start(context)
-    if of_start is not None:
-        return (of_start,)
-    of_kept = _explain_kept(context)
-    if of_kept:
-        return of_kept
+    told = _explain_kept(context) if of_start is None else (of_start,)
+    if told:
+        return told
     causes = _explain_narrowly(context, best)
     if all(cause.confidence >= ALL for cause in causes):
         return causes
@@ -111,7 +114,7 @@ def _explain_apart(context: Context, apart: Ranked) -> tuple[Explained, ...]:
 def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained, ...]:
     if best is not None and _is_named(context, best):
         return (_adopt(context, best),)
-    parts = _part_infinite(context)
+    parts = part_infinite(context)
     if parts:
         causes = tuple(cause for part in parts for cause in explain_cases(part))
         return _fold_slots(context, causes) if context.phase == "slot" else causes
@@ -131,19 +134,6 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
         found.append(explained)
     causes = _join_alike(found)
     return _fold_slots(context, causes) if context.phase == "slot" else causes
-
-
-def _part_infinite(context: Context) -> tuple[Context, ...]:
-    """The wrong values that are finite, and those that are not; none if all are alike.
-
-    An infinite error hides what is wrong with numbers, which may be less: a dtype that
-    rounds them all has no room for some.
-    """
-    finite = tuple(case for _, case in context.list_cases())
-    others = tuple(case for case in context.cases if not any(case is c for c in finite))
-    if not finite or not others:
-        return ()
-    return context.select(finite), context.select(others)
 
 
 def _explain_start(context: Context) -> Explained | None:
@@ -166,17 +156,18 @@ def _explain_start(context: Context) -> Explained | None:
     if best is None or not best.full or not _is_named(start, best):
         return None
     told = _adopt(start, best)
-    words = f"{told.detail}; what it keeps back is in its later steps"
+    words = f"{told.detail}; what replicas keep of this step is in the later ones"
     return replace(told, cases=context.cases, detail=words)
 
 
 def _explain_kept(context: Context) -> tuple[Explained, ...]:
     """What leaves nothing of the state by which a program by hand takes its steps.
 
-    What trains follows from that state, as it does from slots. What is wrong beside a
-    number that neither gradients nor examples lead, such as a count of steps, follows
-    from that number, wherever it is. So it does beside what is made of all gradients
-    and is no variable's own, such as a mean of norms or a preconditioner.
+    What trains follows from that state, as it does from slots, on each replica where
+    that is wrong. What is wrong beside a number that neither gradients nor examples
+    lead, such as a count of steps, follows from that number, wherever it is. So it does
+    beside what is made of all gradients and is no variable's own, such as a mean of
+    norms or a preconditioner.
     """
     numbers, kept = find_counts(context.evidence), context.evidence.subject.kept
     for paths in (numbers, kept):
@@ -186,7 +177,11 @@ def _explain_kept(context: Context) -> tuple[Explained, ...]:
         left = [c for c in context.cases if c.key.variable not in paths]
         if not (part.cases and left):
             continue
-        if paths is numbers and not _are_beside(left, part.cases):
+        if not (
+            _are_beside(left, part.cases)
+            if paths is numbers
+            else _find_replicas(part.cases) <= _find_replicas(left)
+        ):
             continue
         causes = explain_cases(part)
         told = [c for c in causes if c.confidence >= ALL and c.code != "unexplained"]
@@ -203,6 +198,10 @@ def _are_beside(cases: Sequence[Pair], others: Sequence[Pair]) -> bool:
     """Whether each value is of a step and replica of which others are."""
     places = {(case.key.step, case.key.replica) for case in others}
     return all((case.key.step, case.key.replica) in places for case in cases)
+
+
+def _find_replicas(cases: Sequence[Pair]) -> set[int]:
+    return {case.key.replica for case in cases}
 
 
 def _are_of_all(context: Context, cases: Sequence[Pair]) -> bool:

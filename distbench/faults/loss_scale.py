@@ -119,6 +119,34 @@ class SkipsAlone(ByHand):
 
 
 @fault(
+    "nonfinite",
+    "variable",
+    TRAINED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    replicas=(0,),
+)
+class SkipsAloneByAveragedScale(SkipsAlone):
+    """A replica skips alone, and all go on with the mean of what scale each chooses."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.chosen = tf.Variable(
+            Scaled.scale,
+            trainable=False,
+            name="scale",
+            aggregation=tf.VariableAggregation.MEAN,
+        )
+
+    def variables(self):
+        return [*super().variables(), self.chosen]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        factor = tf.where(find_finite(gradients), 2.0, 0.5)
+        self.chosen.assign(self.chosen * factor)
+
+
+@fault(
     "replica-dropped",
     "reduced_gradient",
     ("kernel", "bias"),

@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 
+from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
 from distbench.diagnose.hypotheses.decay import may_be_decayed
@@ -241,6 +242,7 @@ def explain_by_own_steps(context: Context) -> Iterator[Hypothesis]:
                 if (value := trace.get(case.key.at(0))) is not None
             ]
             for number, case in context.list_cases()
+            if _is_everywhere(context, case)
         }
         for words, put_together in _TOGETHER:
             yield Hypothesis(
@@ -253,6 +255,14 @@ def explain_by_own_steps(context: Context) -> Iterator[Hypothesis]:
                 detail=f"every replica makes of {of_what} the step that one device "
                 f"makes of the sum, and these steps {words}",
             )
+
+
+def _is_everywhere(context: Context, case: Pair) -> bool:
+    """Whether each copy of state is wrong: what is put together all replicas get."""
+    wrong = {c.key for c in context.cases}
+    keys = (case.key.at(replica) for replica in range(context.replicas))
+    trace = context.evidence.observed
+    return all(key in wrong for key in keys if trace.get(key) is not None)
 
 
 _TOGETHER: tuple[tuple[str, Callable[[list[Array]], Array]], ...] = (
