@@ -88,15 +88,16 @@ def make_finding(
     if explained.phase == "loss" and cases[0].key.phase.endswith("gradient"):
         names.insert(0, "")
     owner = infos[names[0]].of if names[0] in infos else ""
+    # Later steps have gone further astray, and it is the first one that is named.
     ratio = explained.ratio
     if ratio is None:
-        fit = fit_cases(cases)
+        begun = [case for case in cases if case.key.step == step]
+        fit = fit_cases(begun)
         ratio = None if fit is None else fit.ratio
     replicas = explained.replicas
     if replicas is None:
         replicas = list_wrong(context, cases)
         replicas = replicas or list_replicas(cases, context.replicas)
-    # Later steps have gone further astray, and it is this one that is named.
     begin = min(c.step for c in comparisons)
     worst = max((c for c in comparisons if c.step == begin), key=lambda c: c.error)
     return Finding(
