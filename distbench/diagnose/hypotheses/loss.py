@@ -13,7 +13,7 @@ from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows
 from distbench.diagnose.fit import add_weighted, fit_cases
 from distbench.diagnose.hypotheses.penalty import find_penalty
-from distbench.trace import WHOLE, TraceKey
+from distbench.trace import COMPUTED, WHOLE, TraceKey
 
 Shards = tuple[int, ...]
 Scale = tuple[str, str, Callable[[Shards], tuple[float, ...]]]
@@ -85,7 +85,9 @@ def explain_by_scale(context: Context) -> Iterator[Hypothesis]:
     if not context.root:
         return
     n = context.replicas
-    for code, words, scale in _list_scales(context):
+    # What is right in earlier steps as well is likelier than what begins late.
+    scales = sorted(_list_scales(context), key=lambda each: _is_late(context, each[2]))
+    for code, words, scale in scales:
         used = [f for case in context.cases for f in scale(context.get_shards(case))]
         if all(factor == 1 for factor in used):
             continue
@@ -101,6 +103,17 @@ def explain_by_scale(context: Context) -> Iterator[Hypothesis]:
                 predicted=predicted,
                 detail=f"each replica's loss is {words}",
             )
+
+
+def _is_late(context: Context, scale: Callable[[Shards], tuple[float, ...]]) -> bool:
+    """Whether earlier steps are right, whose losses would have a factor as well."""
+    first = min(case.key.step for case in context.cases)
+    right = {key.step for key in context.right if key.phase in COMPUTED}
+    return any(
+        factor != 1
+        for step in right.intersection(range(first))
+        for factor in scale(context.evidence.reference.get_shards(step))
+    )
 
 
 def _is_refuted(context: Context, case: Pair, factors: Sequence[float]) -> bool:
