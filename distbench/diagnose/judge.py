@@ -78,7 +78,7 @@ def judge(evidence: Evidence) -> Judgement:
         *describe_pipeline(evidence.examples),
         note_reshaped(evidence.observed),
         note_packed(evidence.observed),
-        note_rows(rows),
+        note_rows(evidence.reference, rows),
         note_cut(cut),
     ]
     if judgement.status is Status.PASS:

@@ -15,7 +15,7 @@ from distbench.diagnose.links import Chain
 from distbench.diagnose.names import tell_more
 from distbench.diagnose.readings import Reading
 from distbench.evidence import Evidence
-from distbench.trace import Trace, TraceKey
+from distbench.trace import WHOLE, SparseRows, Trace, TraceKey
 from distbench.trace.packed import PACKED
 from distbench.trace.reshaped import RESHAPED
 
@@ -95,14 +95,30 @@ def _list_shown(trace: Trace, name: str) -> list[float]:
     return [float(densify(v)) for v in found if v is not None and v.shape == ()]
 
 
-def note_rows(paths: Sequence[str]) -> str:
+def note_rows(reference: Trace, paths: Sequence[str]) -> str:
     """Names a variable whose rule minds how the rows of a sparse gradient come.
 
     Args:
+        reference: What one device recorded.
         paths: Those variables, by their paths.
     """
     if not paths:
         return ""
+    gradients = {
+        key.variable: value
+        for key, value in reference.select(phase="local_gradient", replica=WHOLE)
+    }
+    sparse = {v for v, each in gradients.items() if isinstance(each, SparseRows)}
+    owners = {info.path: info.owner for info in reference.variables}
+    trained = gradients.keys() - sparse
+    dense = [path for path in paths if owners.get(path) in trained]
+    if dense and sparse:
+        return (
+            f"note: '{dense[0]}', of which the gradient is dense, comes out otherwise "
+            f"if the repeated rows of the gradient of '{min(sparse)}' are added up "
+            "before; what is made of all gradients together, as a clip by their "
+            "global norm is, takes each of these rows by itself"
+        )
     return (
         f"note: the rule of '{paths[0]}' gives another result if the repeated rows "
         "of a sparse gradient are added up before; add them up in the rule itself"

@@ -89,7 +89,7 @@ def test_the_first_step_tells_what_is_sent_where_the_rest_is_kept(
     first = judge(replace(evidence, observed=observed)).findings[0]
     code = "nonlinear-before-reduction" if keeps else "unexplained"
     assert (first.code, first.step) == (code, 0)
-    assert ("what it keeps back is in its later steps" in first.explanation) == keeps
+    assert ("what replicas keep of this step" in first.explanation) == keeps
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5], ids=["added", "averaged"])

@@ -36,12 +36,18 @@ def test_what_is_wrong_with_a_last_batch_alone_is_told() -> None:
 
 
 def put_probe(
-    evidence: Evidence, name: str, *, step: int, replica: int, factor: float
+    evidence: Evidence,
+    name: str,
+    *,
+    step: int,
+    replica: int,
+    factor: float,
+    of: str = "",
 ) -> Evidence:
     """Say what the update gives otherwise: in a step a slot times a factor."""
     values = {
         replace(key, replica=replica): value
-        if key.phase != "slot" or key.step != step
+        if key.phase != "slot" or key.step != step or of not in key.variable
         else np.asarray(value * np.float32(factor))
         for key, value in evidence.reference.select(replica=WHOLE)
         if key.phase in ("slot", "variable") and key.step >= 0
@@ -59,6 +65,21 @@ def test_a_rule_that_minds_repeated_rows_passes_with_a_note(
     judgement = judge(put_probe(evidence, "distinct", step=0, replica=0, factor=factor))
     assert judgement.status is Status.PASS
     assert ("repeated rows" in judgement.message) == noted
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        ("embedding", "the rule of 'momentum/embedding/table'"),
+        ("", "what is made of all gradients together"),
+    ],
+)
+def test_what_minds_rows_where_gradients_are_dense_is_made_of_all(
+    of: str, words: str
+) -> None:
+    evidence = observe(rule=Rule(name="momentum"))
+    probed = put_probe(evidence, "distinct", step=0, replica=0, factor=1.5, of=of)
+    assert words in judge(probed).message
 
 
 @pytest.mark.parametrize(
