@@ -25,6 +25,7 @@ from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.misplaced import find_misplaced
 from distbench.diagnose.notes import (
     note_cut,
+    note_in_full,
     note_left_out,
     note_metrics,
     note_packed,
@@ -82,7 +83,7 @@ def judge(evidence: Evidence) -> Judgement:
         note_cut(cut),
     ]
     if judgement.status is Status.PASS:
-        notes.append(note_metrics(evidence, judgement.compared))
+        notes += [note_metrics(evidence, judgement.compared), note_in_full(evidence)]
     return replace(judgement, message="; ".join(filter(None, notes)))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from distbench.compare.comparison import Comparison
+from distbench.compare.totals import list_in_full
 from distbench.compare.values import densify
 from distbench.details import Compared
 from distbench.diagnose.links import Chain
@@ -122,6 +123,20 @@ def note_rows(reference: Trace, paths: Sequence[str]) -> str:
     return (
         f"note: the rule of '{paths[0]}' gives another result if the repeated rows "
         "of a sparse gradient are added up before; add them up in the rule itself"
+    )
+
+
+def note_in_full(evidence: Evidence) -> str:
+    """Names a variable that is read as N times what one device has."""
+    found = list_in_full(evidence)
+    if not found:
+        return ""
+    n = evidence.observed.replicas
+    return (
+        f"note: '{found[0]}'{tell_more(found)} is read as the sum of its copies, and "
+        f"each replica adds all that one device does, so that it reads N = {n} times "
+        "as much; where nothing divides that out, let each add a share, or give it "
+        "the aggregation ONLY_FIRST_REPLICA"
     )
 
 

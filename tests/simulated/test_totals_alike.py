@@ -79,3 +79,31 @@ def test_alike_and_wrong_is_no_part_of_a_sum(
 
 def test_what_is_read_as_a_sum_holds_the_whole_but_once() -> None:
     assert judge(hold_in_common(make_run(VECTOR, add))).status is Status.FAIL
+
+
+def count_steps(state: State, losses: np.ndarray, place: Place) -> State:
+    del losses, place
+    return {"kept": state["kept"] + F(1)}
+
+
+def count_examples(state: State, losses: np.ndarray, place: Place) -> State:
+    del place
+    return {"kept": state["kept"] + F(len(losses))}
+
+
+@pytest.mark.parametrize(
+    ("update", "adds_up", "noted"),
+    [
+        (count_steps, True, True),
+        (count_steps, False, False),
+        (count_examples, True, False),
+    ],
+    ids=["steps-as-a-sum", "steps-as-a-mean", "examples"],
+)
+def test_a_count_that_each_replica_moves_on_in_full_is_noted(
+    update: Update, adds_up: bool, noted: bool
+) -> None:
+    judgement = judge(make_run({"kept": F(0)}, update, adds_up=adds_up))
+    assert judgement.status is Status.PASS, judgement
+    assert ("'kept' is read as the sum of its copies" in judgement.message) is noted
+    assert ("N = 3 times" in judgement.message) is noted
