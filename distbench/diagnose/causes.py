@@ -27,7 +27,7 @@ from distbench.diagnose.hypotheses.statistics import leave_out_steered
 from distbench.diagnose.hypotheses.steered import part_by_state
 from distbench.diagnose.infinite import part_infinite, part_uneven
 from distbench.diagnose.own_shard import describe_alone
-from distbench.diagnose.rank import ALL, Ranked, find_best
+from distbench.diagnose.rank import ALL, LEAST, Ranked, find_best
 from distbench.diagnose.shown_sums import read_sums
 
 _TOLD_APART = 3
@@ -267,7 +267,7 @@ def _adopt(context: Context, best: Ranked) -> Explained:
 
 def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
     nearest = ""
-    if best is not None and best.confidence > 0:
+    if best is not None and best.confidence >= LEAST:
         nearest = (
             f"; nearest is {best.hypothesis.code}, which explains "
             f"{best.confidence:.0%} of it"

@@ -24,8 +24,9 @@ in 2,300 (the share of a sphere within asin 0.1 of a line), and a hundred are tr
 _MOST_CHANCE = 1e-3
 """Chance above which a cause does not explain all: where rounding is coarse, a value
 that has nothing to do with the observed one may lie within it."""
-_LEAST = 0.5
-"""Share of each wrong value that a cause must explain where it leaves a part."""
+LEAST = 0.5
+"""Share of each wrong value that a cause must explain where it leaves a part. One that
+leaves more than it explains is no hint at the cause either."""
 _ENOUGH_NUMBERS = 10
 """Wrong numbers of which nine tenths are never explained by chance."""
 ALL = 0.999
@@ -56,7 +57,7 @@ class Ranked:
     @property
     def accepted(self) -> bool:
         """Whether the cause may be named."""
-        most = self.confidence >= NEEDED and self.least >= _LEAST
+        most = self.confidence >= NEEDED and self.least >= LEAST
         return self.full or (most and not self.is_chance)
 
 
