@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.values import densify
+from distbench.compare.values import are_equal, densify
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 
@@ -76,6 +76,21 @@ def find_unled(evidence: Evidence) -> frozenset[str]:
         and _has_part(reference, reference, key)
     }
     return frozenset(untrained) - led | _find_set_numbers(evidence)
+
+
+def is_unmoved(evidence: Evidence, key: TraceKey) -> bool:
+    """Whether the cluster's sums leave one device's state as its own sums do.
+
+    What is wrong with it then does not come from these: it was there before them.
+    """
+    replay = evidence.fed.replays.get("reduced_gradient")
+    value = None if replay is None else replay.get(key)
+    due = evidence.reference.get(key.at(WHOLE))
+    return (
+        value is not None
+        and due is not None
+        and are_equal(densify(value), densify(due))
+    )
 
 
 def is_number(info: VariableInfo) -> bool:

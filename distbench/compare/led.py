@@ -133,10 +133,14 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
 
     A moving average of batch statistics that nobody synchronises is such; what a
     metric counts is no part of a loss, and what takes the statistics that the losses
-    take of all is not of the own ones, whatever it comes to.
+    take of all is not of the own ones, whatever it comes to. Nor is what the step makes
+    of derivatives, as a curvature: these are there after the losses, and what they have
+    to be is the derivative of the whole wherever the losses make that up.
     """
     counted = {path for metric in evidence.observed.metrics for path in metric.state}
     counted |= _list_shared(evidence)
+    made = evidence.observed.notes.get("of_derivatives", ())
+    counted |= set(cast(Sequence[str], made))
     for info in evidence.observed.variables:
         is_model = info.role == "variable" and info.path not in counted
         if not is_model or is_trained(evidence, info.path):

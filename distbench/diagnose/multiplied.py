@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from distbench.compare.comparison import Judged
-from distbench.compare.leading import has_gradient
+from distbench.compare.leading import has_gradient, is_unmoved
 from distbench.compare.pair import TOLD
 from distbench.compare.ratio import SAME, are_same_factors
-from distbench.compare.values import are_equal, densify
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.links import Chain
 from distbench.evidence import Evidence
-from distbench.trace import SUMMED, WHOLE, Phase
+from distbench.trace import SUMMED, Phase
 
 
 def move_multiplied(
@@ -61,23 +60,14 @@ def _list_numbers(evidence: Evidence, chain: Chain) -> dict[str, dict[int, Judge
         if pair.expected.size != 1:
             continue
         is_own = infos[c.variable].trainable or has_gradient(evidence, c.variable)
-        if is_own or not np.all(pair.expected) or not _is_apart(evidence, link):
+        if (
+            is_own
+            or not np.all(pair.expected)
+            or not is_unmoved(evidence, link.comparison.key)
+        ):
             continue
         found.setdefault(c.variable, {}).setdefault(c.step, link)
     return found
-
-
-def _is_apart(evidence: Evidence, link: Judged) -> bool:
-    """Whether the cluster's gradients lead one device to the number that it has."""
-    replay = evidence.fed.replays.get("reduced_gradient")
-    key = link.comparison.key
-    value = None if replay is None else replay.get(key)
-    due = evidence.reference.get(key.at(WHOLE))
-    return (
-        value is not None
-        and due is not None
-        and are_equal(densify(value), densify(due))
-    )
 
 
 def _are_multiplied(links: Sequence[Judged], ratios: Mapping[int, float]) -> bool:

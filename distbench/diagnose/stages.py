@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from distbench.compare.comparison import Judged
-from distbench.compare.leading import find_counts, find_unled
+from distbench.compare.leading import find_counts
 from distbench.compare.pair import TOLD
 from distbench.diagnose.between_steps import put_begun_first
 from distbench.diagnose.causes import explain_cases
-from distbench.diagnose.explain import is_vague
 from distbench.diagnose.in_turn import leave_out_led_losses
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
@@ -23,11 +22,10 @@ from distbench.diagnose.totals import (
     leave_out_following,
     leave_out_misled,
 )
+from distbench.diagnose.unled import tell_unled
 from distbench.evidence import Evidence
-from distbench.trace import GRADIENTS, INITIAL, PHASES, SUMMED, Phase
+from distbench.trace import INITIAL, PHASES, SUMMED, Phase
 from distbench.verdict import Finding
-
-_BEFORE_STATE = ("loss", *GRADIENTS)
 
 
 def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
@@ -53,7 +51,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings = leave_out_led_losses(evidence, findings)
     findings = leave_out_led(evidence, later, findings)
     findings = leave_out_of_losses(evidence, later, findings)
-    findings = _tell_unled(evidence, chain, findings)
+    findings = tell_unled(evidence, chain, findings)
     # An update that is applied again, or that should have been skipped, is counted.
     counted = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}
     findings = [f for f in findings if f.phase != "iterations" or f.step not in counted]
@@ -108,37 +106,6 @@ def _leave_out_collected(evidence: Evidence, findings: list[Finding]) -> list[Fi
             for cause in causes
         )
     ]
-
-
-def _tell_unled(
-    evidence: Evidence, chain: Chain, findings: list[Finding]
-) -> list[Finding]:
-    """State that no example leads, in place of what nothing explains in its step.
-
-    It does not follow from loss or gradients, so it is wrong by itself; and these may
-    be made of it, where it changes at the start of the step.
-    """
-    vague = [f for f in findings if f.phase in _BEFORE_STATE and is_vague(f)]
-    if not vague or evidence.tier == "free":
-        return findings
-    unled = find_unled(evidence)
-    told = {j.comparison.key for j in chain.broken}
-    wrong = [
-        j
-        for j in (*chain.broken, *chain.following)
-        if j.comparison.variable in unled
-        and j.comparison.phase == "variable"
-        and j.pair is not None
-    ]
-    steps = {j.comparison.step for j in wrong}
-    kept = [f for f in findings if f not in vague or f.step not in steps]
-    if len(kept) == len(findings):
-        return findings
-    links = [j for j in wrong if j.comparison.key not in told]
-    if links:
-        context = make_context(evidence, chain, "variable", links)
-        kept += report_causes(context, explain_cases(context), links)
-    return kept
 
 
 def _tell_first(evidence: Evidence, chain: Chain) -> Finding:

@@ -65,6 +65,20 @@ def test_what_takes_what_the_losses_take_is_no_statistic_of_its_own() -> None:
     assert judgement.findings[0].phase == "loss"
 
 
+def test_what_is_made_of_derivatives_leaves_the_whole_a_measure() -> None:
+    """A curvature: the losses add up, and it follows from the own examples alone."""
+    evidence = note(Exchanging().make_evidence(), "features")
+    evidence = keep_statistic(evidence, (3.0, 3.0, 3.0))
+    notes = {**evidence.observed.notes, "of_derivatives": ["moving"]}
+    judgement = judge(
+        replace(evidence, observed=replace(evidence.observed, notes=notes))
+    )
+    assert judgement.status is Status.FAIL
+    (finding,) = judgement.findings
+    assert (finding.phase, finding.variables) == ("variable", ("moving",))
+    assert finding.code == "statistics-not-synchronized"
+
+
 def test_what_replicas_count_for_themselves_is_no_part_of_a_loss() -> None:
     """A counter of examples, of which one device has all that the replicas have."""
     evidence = note(Simulator(by_statistics).make_evidence(), "features")

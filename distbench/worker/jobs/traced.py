@@ -9,6 +9,7 @@ from distbench.worker.stepping.session import Session
 from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchange import find_exchange, list_shared_state
 from distbench.worker.taps.made_of import (
+    list_state_of_derivatives,
     list_state_of_gradients,
     list_state_of_losses,
 )
@@ -34,6 +35,7 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "shared_state": list(list_shared_state(seen, table)),
         "of_losses": list(list_state_of_losses(seen, table)),
         "of_gradients": list(list_state_of_gradients(seen, table)),
+        "of_derivatives": list(list_state_of_derivatives(seen, table)),
         "numbers": read_numbers(session.optimizers),
         "traced_for": len(session.strategy.extended.worker_devices),
     }

@@ -43,7 +43,16 @@ def list_state_of_gradients(seen: Seen, table: VariableTable) -> tuple[str, ...]
     trained = frozenset(find_trained(table))
     if is_made_of(targets, gradients, ends=given, unread=trained):
         return ()
-    return list_made_of(table, gradients, given)
+    return list_state_of_derivatives(seen, table)
+
+
+def list_state_of_derivatives(seen: Seen, table: VariableTable) -> tuple[str, ...]:
+    """State that is made of what tapes gave for the subject's variables, of any order.
+
+    A curvature is such, and no moving average of batch statistics is.
+    """
+    given = list(chain(*seen.given.values()))
+    return list_made_of(table, seen.list_gradients(), given)
 
 
 def _list_parts(losses: Collection[Any], given: Collection[Any]) -> Iterator[Any]:

@@ -1,0 +1,105 @@
+"""Sums that a step divides by what it makes of them first, before an optimizer."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import tf
+from distbench.samples.program import OwnReduction
+from distbench.samples.replicas import all_reduce, update
+from distbench.unusual.curvature import DividedByCurvature
+from distbench.unusual.program import unusual
+
+
+class _Kept(OwnReduction):
+    """Keeps averages, by which the sum is divided in the same step."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.kept = [
+            tf.Variable(tf.zeros(shape), trainable=False, name=f"kept{place}")
+            for place, shape in enumerate(self.list_shapes())
+        ]
+
+    def variables(self):
+        return [*self.trained(), *self.kept]
+
+    def list_shapes(self):
+        """Shapes of the averages."""
+        return [variable.shape for variable in self.trained()]
+
+    def keep(self, taken):
+        """Move all averages, and return them."""
+        for average, value in zip(self.kept, taken, strict=True):
+            update(average, self.move, value)
+        return [tf.identity(average) for average in self.kept]
+
+    def move(self, copy, taken):
+        """One copy's average."""
+        copy.assign(0.9 * copy + 0.1 * taken)
+
+
+@unusual()
+class DividedByKeptSquares(_Kept):
+    """An average takes squares of the sum, and its root divides the sum at once."""
+
+    def reduce(self, gradients):
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        total = all_reduce("sum", own)
+        pairs = zip(total, self.keep(self.square(own, total)), strict=True)
+        return [gradient / (tf.sqrt(average) + 0.1) for gradient, average in pairs]
+
+    def square(self, own, total):
+        """What the averages take, by variable."""
+        del own
+        return [gradient**2 for gradient in total]
+
+
+@unusual()
+class DividedByKeptNorm(_Kept):
+    """An average takes the norm of all sums, which it divides at once."""
+
+    def list_shapes(self):
+        return [()]
+
+    def reduce(self, gradients):
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        total = all_reduce("sum", own)
+        (average,) = self.keep([self.measure(own, total)])
+        return [gradient / (1.0 + average) for gradient in total]
+
+    def measure(self, own, total):
+        """What the average takes."""
+        del own
+        return tf.linalg.global_norm(total)
+
+
+@unusual()
+class DividedByKeptCurvature(_Kept):
+    """An average takes the squares of the whole loss's curvature, as in AdaHessian."""
+
+    draw_signs = DividedByCurvature.draw_signs
+
+    def replica_step(self, batch):
+        signs = self.draw_signs(batch)
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                loss = self.reduce_losses(self.compute_losses(batch), batch)
+            found = inner.gradient(loss, self.trained())
+            own = [tf.convert_to_tensor(gradient) for gradient in found]
+            parts = zip(own, signs, strict=True)
+            along = tf.add_n([tf.reduce_sum(gradient * s) for gradient, s in parts])
+        curved = outer.gradient(
+            along, self.trained(), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        pairs = zip(signs, curved, strict=True)
+        taken = self.take([s * tf.convert_to_tensor(c) for s, c in pairs])
+        total = zip(all_reduce("sum", own), self.keep(taken), strict=True)
+        handed = [gradient / (tf.sqrt(square) + 0.1) for gradient, square in total]
+        self._optimizer.apply_gradients(
+            zip(handed, self.trained(), strict=True),
+            experimental_aggregate_gradients=False,
+        )
+        return loss
+
+    def take(self, curvatures):
+        """What the averages take of the replica's share of the curvature."""
+        return [total**2 for total in all_reduce("sum", curvatures)]
