@@ -10,11 +10,28 @@ from distbench.unusual.preconditioned import (
     DividedByKeptCurvature,
     DividedByKeptNorm,
     DividedByKeptSquares,
+    DividedBySizes,
 )
 
 _KEPT = tuple(f"kept{place}" for place in range(len(TRAINED)))
 _LIKE = "deepspeedai/DeepSpeed#490"
 _CLUSTERS = ("mirrored:2", "mwms:3")
+
+
+@fault(
+    "nonlinear-before-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like=_LIKE,
+    clusters=_CLUSTERS,
+)
+class DividedBySizesOfOwn(DividedBySizes):
+    """Each element is divided by the root of the sum of the own squares."""
+
+    def measure(self, own, total):
+        del total
+        squares = all_reduce("sum", [gradient**2 for gradient in own])
+        return [tf.sqrt(square) for square in squares]
 
 
 @fault("slot-from-local-gradient", "variable", _KEPT, like=_LIKE, clusters=_CLUSTERS)

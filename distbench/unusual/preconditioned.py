@@ -9,6 +9,22 @@ from distbench.unusual.curvature import DividedByCurvature
 from distbench.unusual.program import unusual
 
 
+@unusual()
+class DividedBySizes(OwnReduction):
+    """Each element of the sum is divided by its absolute value and a small number."""
+
+    def reduce(self, gradients):
+        own = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        total = all_reduce("sum", own)
+        pairs = zip(total, self.measure(own, total), strict=True)
+        return [gradient / (size + 1e-3) for gradient, size in pairs]
+
+    def measure(self, own, total):
+        """The size of each element, by variable."""
+        del own
+        return [tf.abs(gradient) for gradient in total]
+
+
 class _Kept(OwnReduction):
     """Keeps averages, by which the sum is divided in the same step."""
 
