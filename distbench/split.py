@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from distbench.errors import BadInputError, count_things
 
 
@@ -41,6 +43,23 @@ def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
     for r in by_remainder[: spare - sum(sizes)]:
         sizes[r] += 1
     return tuple(s + 1 for s in sizes)
+
+
+def tell_split(sizes: Sequence[int]) -> str:
+    """The option that gives every replica as many examples as the largest average.
+
+    Args:
+        sizes: Examples of each replica, of which there is at least one.
+
+    Returns:
+        `--split 6,6` for 8 and 4 examples; it says of how many examples if that takes
+        another number of them.
+    """
+    share = -(-sum(sizes) // len(sizes))
+    even = ",".join([str(share)] * len(sizes))
+    total = share * len(sizes)
+    of = "" if total == sum(sizes) else f" of {total} examples"
+    return f"'--split {even}'{of}"
 
 
 def split_alike(sizes: tuple[int, ...], examples: int) -> tuple[int, ...]:

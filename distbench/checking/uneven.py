@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from distbench.split import tell_split
+
 _NUMBER = re.compile(r"-?\w+")
 
 
@@ -32,14 +34,10 @@ def describe_uneven(waits: Iterable[Mapping[str, Any]], shards: Sequence[int]) -
     if not pairs or not all(_are_as_shards(*pair, shards) for pair in pairs):
         return ""
     sizes = [str(size) for size in shards]
-    share = -(-sum(shards) // len(shards))
-    even = ",".join([str(share)] * len(shards))
-    total = share * len(shards)
-    of = "" if total == sum(shards) else f" of {total} examples"
     return (
         f"These shapes differ as the shards do, which hold {', '.join(sizes[:-1])} and "
-        f"{sizes[-1]} examples: what is exchanged needs even ones, which '--split "
-        f"{even}' makes{of}, or has to be padded to one size"
+        f"{sizes[-1]} examples: what is exchanged needs even ones, as with "
+        f"{tell_split(shards)}, or has to be padded to one size"
     )
 
 

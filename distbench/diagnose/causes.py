@@ -29,6 +29,8 @@ from distbench.diagnose.infinite import part_infinite, part_uneven
 from distbench.diagnose.own_shard import describe_alone
 from distbench.diagnose.rank import ALL, LEAST, Ranked, find_best
 from distbench.diagnose.shown_sums import read_sums
+from distbench.split import tell_split
+from distbench.trace import COMPUTED
 
 _TOLD_APART = 3
 """So many variables are told apart in one finding."""
@@ -280,6 +282,12 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
         or describe_untouched(context)
     )
     words = told or f"no known cause explains what is wrong{nearest}"
+    if context.phase in COMPUTED and context.is_uneven:
+        sizes = ", ".join(map(str, context.shards))
+        words += (
+            f". Shards have {sizes} examples here; if the program needs even ones, "
+            f"check it with {tell_split(context.shards)}"
+        )
     return explain_all(context, "unexplained", words, confidence=0.0)
 
 

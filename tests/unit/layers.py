@@ -185,6 +185,7 @@ ALLOWED: dict[str, set[str]] = {
         "codes",
         "compare",
         "errors",
+        "split",
         *_EXPLAINING,
         "diagnose.hypotheses",
     },
@@ -213,7 +214,7 @@ ALLOWED: dict[str, set[str]] = {
         "launch",
     },
     "checking.kept": {"errors", "evidence", "trace.files"},
-    "checking.uneven": set(),
+    "checking.uneven": {"split"},
     "checking.stuck": {
         "checking.uneven",
         "cluster",

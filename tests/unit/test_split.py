@@ -6,7 +6,7 @@ import pytest
 from input_checks import check_split, check_uneven
 
 from distbench.errors import BadInputError
-from distbench.split import shard_slices, split_alike, split_unevenly
+from distbench.split import shard_slices, split_alike, split_unevenly, tell_split
 
 
 def test_eight_examples_on_two_replicas_are_five_and_three() -> None:
@@ -49,3 +49,17 @@ def test_shards_are_uneven_where_four_examples_per_replica_are_there(
 def test_fewer_examples_than_replicas_are_refused() -> None:
     with pytest.raises(BadInputError, match=r"3 examples, 4 replicas\. Use 4"):
         split_unevenly(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ((8, 4), "'--split 6,6'"),
+        ((5, 4, 0), "'--split 3,3,3'"),
+        ((5, 4), "'--split 5,5' of 10 examples"),
+    ],
+)
+def test_the_option_that_makes_shards_even_is_told(
+    sizes: tuple[int, ...], told: str
+) -> None:
+    assert tell_split(sizes) == told
