@@ -5,12 +5,15 @@ from distbench.codes.code import Code
 CODES = (
     Code(
         name="replicas-diverged",
-        phases=("reduced_gradient", "variable"),
+        phases=("loss", "local_gradient", "reduced_gradient", "variable"),
         signature="a variable is not bitwise equal over the replicas",
         meaning=(
             "Copies of a variable that must be equal differ, and each step makes them "
             "differ more. Named is the first phase that does: the update, or sums of "
-            "gradients that are equal up to rounding or a draw, and not bit by bit."
+            "gradients that are equal up to rounding or a draw, and not bit by bit. A "
+            "variable that each replica has for itself (ON_READ) may differ: it is "
+            "named where a loss or gradient is wrong that a replica makes of it, and "
+            "the step before has left another value there than on the others."
         ),
         mathematics=(
             "expected: θ_r = θ_0 for every replica r, bit by bit\nobserved: θ_r ≠ θ_0"

@@ -244,7 +244,9 @@ def _would_show(chain: Chain, phase: Phase, losses: Sequence[Judged]) -> bool:
 
 
 def _misreport(cause: Explained) -> Explained:
-    if cause.code in ("nonfinite", "lower-precision"):
+    # Of state that differs by replica a gradient may show nothing, as where a loss is
+    # linear in what is made of it.
+    if cause.code in ("nonfinite", "lower-precision", "replicas-diverged"):
         return cause
     what = "" if cause.code == "unexplained" else f": {cause.detail}"
     return replace(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from distbench.faults.fault import fault
-from distbench.samples.replicas import all_reduce, count_replicas
-from distbench.unusual.target import AveragesWhatItLeaves, FollowsEverySecondStep
+from distbench.samples.lazy import tf
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.unusual.target import (
+    AveragesWhatItLeaves,
+    FollowsEverySecondStep,
+    FollowsInOwnCopies,
+)
 
 
 @fault("update-repeated", "variable", ("taken",), like="larq/larq#629")
@@ -38,3 +43,17 @@ class AverageOfSummedCopies(AveragesWhatItLeaves):
 
     def read_head(self):
         return all_reduce("sum", super().read_head())
+
+
+@fault(
+    "replicas-diverged",
+    "local_gradient",
+    ("second/kernel", "bias", "head"),
+    like="keras-team/keras#19990",
+    replicas=(1,),
+)
+class FollowsOnFirstReplica(FollowsInOwnCopies):
+    """Each replica has a copy for itself, and only that of replica 0 follows."""
+
+    def count_followers(self):
+        return tf.cast(find_replica() == 0, self.dtype)

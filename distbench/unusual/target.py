@@ -64,3 +64,29 @@ class AveragesWhatItLeaves(Program):
 
     def move(self, copy, value):
         copy.assign(0.9 * copy + 0.1 * value)
+
+
+@unusual()
+class FollowsInOwnCopies(Taught):
+    """Every replica has a teacher of its own, which goes on after the head's update."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.teacher = tf.Variable(
+            tf.identity(self.head),
+            name="teacher",
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        share = (1 - self.kept) * self.count_followers()
+        self.teacher.assign((1 - share) * self.teacher + share * self.head)
+
+    def follow(self):
+        """The teacher stays until the update."""
+
+    def count_followers(self):
+        return 1.0

@@ -31,6 +31,7 @@ from distbench.diagnose.hypotheses import (
     generic,
     joined,
     late,
+    left_behind,
     levels,
     loss,
     masks,
@@ -83,6 +84,7 @@ CAUSES: tuple[Explain, ...] = (
     # share of the penalty looks like a wrong share of the loss: the narrower first. The
     # penalty is also all there is to reduce of a variable that no example reaches.
     penalty.explain_by_penalty,
+    left_behind.explain_by_state_left_behind,
     loss.explain_by_equal_gradients,
     loss.explain_by_scale,
     loss.explain_by_own_factor,

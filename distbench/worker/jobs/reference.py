@@ -183,7 +183,7 @@ class ReferenceJobs:
         folder = Path(payload["folder"])
         observed, recorded = read_both(payload, tier)
         resumed = None
-        if reference.handed.is_any and feeder.takes(tier):
+        if reference.handed.is_often and feeder.takes(tier):
             resumed = feeder.resume_shards(tier, observed)
         followed = follow(feeder, tier, observed)
         for phase, trace in followed.fed.items():

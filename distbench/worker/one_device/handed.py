@@ -20,10 +20,14 @@ such as an actor's that only every second one makes."""
 
 
 class Handed:
-    """The reduced gradients of steps that update several times.
+    """The reduced gradients of steps after whose updates a replica goes on.
 
-    A replica goes on from updates that all replicas made. So what is due of its later
-    gradients is what its shard gives after those of the global batch.
+    It goes on from updates that all replicas made. So what is due of its later
+    gradients, where a step updates several times, is what its shard gives after those
+    of the global batch. So is what is due of state that it makes for itself of what
+    trains, as of a copy that follows: by the update of its own shard alone, that would
+    be another one on each, and the next step would seem to depend on who gets which
+    example.
 
     Args:
         session: Runs the shards.
@@ -32,6 +36,9 @@ class Handed:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._steps: list[Fed] = []
+        self._is_often = False
+        self.leads_own = False
+        """Whether shards of any step leave state that a replica has for itself."""
 
     def keep(self, values: Mapping[TraceKey, Value], step: int) -> None:
         """Keep those of a step, and forget those of later ones."""
@@ -41,15 +48,16 @@ class Handed:
             if key.step == step and key.phase == _PHASE and key.replica == WHOLE
         }
         is_often = any(call > 0 for call, _, _ in found)
-        self._steps[step:] = [found if is_often else {}]
+        self._is_often = self._is_often or is_often
+        self._steps[step:] = [found if is_often or self.leads_own else {}]
 
     def __getitem__(self, step: int) -> Fed:
         return self._steps[step]
 
     @property
-    def is_any(self) -> bool:
+    def is_often(self) -> bool:
         """Whether a step updates several times, as that of a GAN does."""
-        return any(self._steps)
+        return self._is_often
 
     @contextmanager
     def lead(self, step: int, batch: Any, steps: LedSteps) -> Iterator[Step]:

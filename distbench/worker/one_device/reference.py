@@ -81,6 +81,10 @@ class Reference:
         self.seeds = find_seeds(graph)
         self.torn = find_torn(graph, session.table)
         self.graph = graph
+        # What a metric counts leads no later step.
+        shown = {path for metric in session.metrics for path in metric.state}
+        own = (self._own & self.list_written()) - shown
+        self.handed.leads_own = bool(own) and not program.shards_known
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
         is_drawn = draws_on(graph, Handles(session.table).known)

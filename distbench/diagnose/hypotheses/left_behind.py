@@ -1,0 +1,92 @@
+"""Replicas that go on from state of their own which missed an update.
+
+A copy of the weights that every replica has for itself, as a target network may be, is
+compared with nothing bit by bit: each may hold what its own examples gave. What its
+shard leaves on one device, after the update of all replicas, is what it has to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from distbench.compare.ratio import SAME
+from distbench.compare.values import Array, densify, measure_size
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.hypotheses.alone import find_parts
+from distbench.diagnose.names import name_replicas
+from distbench.trace import COMPUTED, TraceKey
+
+
+def explain_by_state_left_behind(context: Context) -> Iterator[Hypothesis]:
+    """The replicas that are wrong are those whose own state is, after the step before.
+
+    What they compute from it is not predicted. But in each step in which a sum over the
+    replicas is wrong, all that add something wrong have to start from wrong state, and
+    the others have to be right.
+    """
+    if context.phase not in COMPUTED or context.evidence.measure.shards_known:
+        return
+    paths = _list_own(context)
+    if not paths or context.evidence.tier == "free":
+        return
+    predicted: dict[int, Array] = {}
+    behind: set[int] = set()
+    states: dict[str, None] = {}
+    for number, case in context.list_cases():
+        parts = find_parts(context, case)
+        left = _find_behind(context, case.key.step - 1, paths)
+        if parts is None or not set(parts.wrong) <= left.keys():
+            return
+        predicted[number] = case.observed
+        behind |= set(parts.wrong)
+        states.update(dict.fromkeys(p for r in parts.wrong for p in left[r]))
+    if not predicted:
+        return
+    first, *others = states
+    more = f" (and {len(others)} more)" if others else ""
+    yield Hypothesis(
+        code="replicas-diverged",
+        predicted=predicted,
+        detail=f"{name_replicas(sorted(behind))} computes it from '{first}'{more}, "
+        "which each replica has for itself, and there the step before has not left "
+        "what it leaves on the others and on one device",
+        replicas=tuple(sorted(behind)),
+    )
+
+
+def _list_own(context: Context) -> tuple[str, ...]:
+    """State of the model of which every replica has its own, metrics left out."""
+    metrics = context.evidence.observed.metrics
+    shown = {path for metric in metrics for path in metric.state}
+    return tuple(
+        path
+        for path, info in context.infos.items()
+        if info.role == "variable" and not info.synchronised and path not in shown
+    )
+
+
+def _find_behind(
+    context: Context, step: int, paths: tuple[str, ...]
+) -> dict[int, list[str]]:
+    """By replica, which of its own state is not what its shard leaves in a step.
+
+    Empty where that is true of all replicas: then the state itself is another one.
+    """
+    reference, observed = context.evidence.reference, context.evidence.observed
+    found: dict[int, list[str]] = {}
+    for path in paths:
+        for replica in range(context.replicas):
+            key = TraceKey(step=step, phase="variable", variable=path, replica=replica)
+            seen, due = observed.get(key), reference.get(key)
+            if seen is None or due is None:
+                continue
+            if not _are_near(densify(seen), densify(due)):
+                found.setdefault(replica, []).append(path)
+    return found if len(found) < context.replicas else {}
+
+
+def _are_near(seen: Array, due: Array) -> bool:
+    if seen.shape != due.shape:
+        return False
+    size = max(measure_size(seen), measure_size(due))
+    return measure_size(seen - due) <= SAME * size
