@@ -19,7 +19,7 @@ import numpy as np
 from distbench.compare.leading import is_trained
 from distbench.compare.measure import Margin, measure_error
 from distbench.compare.noise import Noise
-from distbench.compare.pair import Pair
+from distbench.compare.pair import GLOBAL, Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, TraceKey, VariableInfo
@@ -38,6 +38,8 @@ class Led:
         doubles: The same of shards with every example twice; empty if it is not known.
         copies: On the cluster, by replica.
         margin: How far equal values may lie apart.
+        is_taken: Whether losses take what all replicas make of it, and shards do not
+            make up the global batch's: then that is all it may be.
     """
 
     key: TraceKey
@@ -46,6 +48,7 @@ class Led:
     doubles: tuple[Array, ...] = ()
     copies: tuple[tuple[int, Array], ...]
     margin: Margin
+    is_taken: bool = False
 
     def are_near(self, value: Array) -> bool:
         """Whether all copies hold a value."""
@@ -95,6 +98,7 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
     # A free run has left the reference behind after its first step.
     steps = 1 if evidence.tier == "free" else evidence.observed.steps
     shared, metrics = _list_shared(evidence), evidence.observed.metrics
+    taken = _list_taken(evidence)
     shown = {path for metric in metrics for path in metric.state}
     for info in evidence.observed.variables:
         is_read = _is_read_first(info) and info.path not in shown
@@ -110,6 +114,8 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
             leds = [led for led in found if led and not _follows(evidence, led)]
             may_lead = _lead_alike(evidence, leds)
             for led in leds:
+                if info.path in taken and not _is_mean(evidence, led):
+                    led = replace(led, is_taken=True)
                 yield from _pair_led(evidence, led, info.dtype, may_lead=may_lead)
 
 
@@ -166,6 +172,19 @@ def _list_shared(evidence: Evidence) -> set[str]:
     notes = evidence.observed.notes
     is_told = notes.get("exchange") == "features"
     return set(cast(Sequence[str], notes.get("shared_state", ()))) if is_told else set()
+
+
+def _list_taken(evidence: Evidence) -> set[str]:
+    """State that follows from data alone, of which losses take what replicas share."""
+    notes = evidence.observed.notes
+    is_data = notes.get("exchange") == "data"
+    return set(cast(Sequence[str], notes.get("shared_state", ()))) if is_data else set()
+
+
+def _is_mean(evidence: Evidence, led: Led) -> bool:
+    """Whether shards, by their sizes, make up what one device has of the whole."""
+    whole = evidence.reference.get(led.key)
+    return whole is None or led.is_near(densify(whole), _list_ways(evidence, led)[0])
 
 
 def _is_read_first(info: VariableInfo) -> bool:
@@ -263,14 +282,14 @@ def _pair_led(
     """
     whole = evidence.reference.get(led.key)
     ways = _list_ways(evidence, led)
-    if whole is not None and evidence.measure.lost:
+    if whole is not None and (evidence.measure.lost or led.is_taken):
         ways = [densify(whole)]
     elif whole is not None and "variable" in evidence.measure.known:
         ways.insert(0, densify(whole))
     found = [way for way in ways if evidence.measure.lost or led.are_near(way)]
     if found and "variable" in evidence.measure.known:
         return
-    if not found and may_lead and led.find_leaders():
+    if (not found and may_lead and led.find_leaders()) or (not found and led.is_taken):
         found = ways
     elif not found and whole is not None:
         # Shards may make up the whole of this variable, whatever the loss is made of.
@@ -281,7 +300,7 @@ def _pair_led(
         yield Pair(
             key=replace(led.key, replica=replica),
             relation="led",
-            against=TOGETHER,
+            against=GLOBAL if led.is_taken else TOGETHER,
             observed=copy,
             expected=found[0],
             margin=led.margin,

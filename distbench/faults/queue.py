@@ -5,7 +5,11 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
 from distbench.unusual.exchange import ALIKE
-from distbench.unusual.queue import QueueOfAll, TargetsLessRunningMean
+from distbench.unusual.queue import (
+    FeaturesByRunningDeviation,
+    QueueOfAll,
+    TargetsLessRunningMean,
+)
 
 
 @fault(
@@ -28,3 +32,16 @@ class RunningMeanOfShares(TargetsLessRunningMean):
 
     def find_mean(self, targets):
         return tf.reduce_sum(targets, axis=0) / self.examples
+
+
+@fault(
+    "statistics-not-synchronized",
+    "variable",
+    ("deviation",),
+    like="pytorch/pytorch#22192",
+)
+class MeanOfDeviations(FeaturesByRunningDeviation):
+    """Each replica's own deviation is averaged, which is less than that of all."""
+
+    def measure(self, features):
+        return tf.math.reduce_std(features, axis=0)

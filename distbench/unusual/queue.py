@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import OUTPUTS, Program
+from distbench.samples.program import FEATURES, OUTPUTS, Program
 from distbench.samples.replicas import all_reduce, gather
 from distbench.unusual.exchange import ALIKE
 from distbench.unusual.program import unusual
@@ -85,3 +85,32 @@ class TargetsLessRunningMean(Program):
     def find_mean(self, targets):
         """The mean of all replicas' targets."""
         return all_reduce("sum", tf.reduce_sum(targets, axis=0)) / self.examples
+
+
+@unusual()
+class FeaturesByRunningDeviation(Program):
+    """Features are divided by a running deviation of those of all replicas."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.deviation = tf.Variable(
+            tf.ones(FEATURES),
+            name="deviation",
+            trainable=False,
+            aggregation=tf.VariableAggregation.MEAN,
+        )
+
+    def variables(self):
+        return [*super().variables(), self.deviation]
+
+    def compute_losses(self, batch):
+        words, features, targets = batch
+        found = self.measure(features)
+        self.deviation.assign(0.5 * self.deviation + 0.5 * found)
+        return super().compute_losses((words, features / self.deviation, targets))
+
+    def measure(self, features):
+        """The deviation of all replicas' features."""
+        sums = [tf.reduce_sum(features, axis=0), tf.reduce_sum(features**2, axis=0)]
+        first, second = (total / self.examples for total in all_reduce("sum", sums))
+        return tf.sqrt(second - first**2)
