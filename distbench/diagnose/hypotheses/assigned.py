@@ -12,6 +12,8 @@ from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
 from distbench.trace import UPDATED
 
+_ADVICE = "What all replicas assign alike has aggregation MEAN or ONLY_FIRST_REPLICA."
+
 
 def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     """A variable that no gradient trains, or a slot, under an aggregation that sums.
@@ -46,6 +48,7 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         predicted={number: n * case.expected for number, case in cases},
         detail=scaled,
         ratio=float(n),
+        advice=_ADVICE if _add_up(context, [case for _, case in cases]) else "",
     )
     if context.phase == "slot":
         return
@@ -64,12 +67,11 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
 def _tell(context: Context, cases: Sequence[Pair]) -> tuple[str, str, str]:
     """Words for each of the three: a variable may be set so without an aggregation."""
     n = context.replicas
-    if all(context.infos[case.key.variable].adds_up for case in cases):
+    if _add_up(context, cases):
         does = "it adds up what the replicas"
         return (
             f"{does} add to it, which is {n} times what the step should add",
-            f"{does} assign to it, and holds {n} times what it should: what all assign "
-            "alike has aggregation MEAN or ONLY_FIRST_REPLICA",
+            f"{does} assign to it, and holds {n} times what it should",
             f"{does} assign to it, and each assigns what its own examples alone give: "
             "a mean of means has aggregation MEAN",
         )
@@ -78,6 +80,11 @@ def _tell(context: Context, cases: Sequence[Pair]) -> tuple[str, str, str]:
         f"it holds {n} times what it should: as many as there are replicas",
         "it holds the sum of what each replica makes of its own examples alone",
     )
+
+
+def _add_up(context: Context, cases: Sequence[Pair]) -> bool:
+    """Whether it is the aggregation that sums."""
+    return all(context.infos[case.key.variable].adds_up for case in cases)
 
 
 def _may_add_up(context: Context, case: Pair) -> bool:
