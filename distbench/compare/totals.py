@@ -26,6 +26,7 @@ from distbench.compare.changes import (
     find_changes,
     list_changes,
 )
+from distbench.compare.leading import is_unmoved
 from distbench.compare.measure import BITWISE, Margin, measure_error
 from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair
@@ -175,7 +176,7 @@ def _pair_total(
             by every replica, as tutorials do it, a mean divides by that count.
     """
     found = _find_way(evidence, noise, changes)
-    if found is None:
+    if found is None or _follows_others(evidence, changes):
         return
     way, rest = found
     terms = [copy.change for copy in changes.replicas]
@@ -199,6 +200,21 @@ def _pair_total(
         if way == "each" or is_mean or (may_be and _is_nearer(mean, pair)):
             pair = mean
     yield pair
+
+
+def _follows_others(evidence: Evidence, changes: Changes) -> bool:
+    """Whether it follows from sums that the reference does not know.
+
+    A copy of weights that each replica has for itself goes where the replicas' own
+    gradients lead them, as under batch statistics of each shard.
+    """
+    if "variable" in evidence.measure.known:
+        return False
+    replay = evidence.fed.replays.get("reduced_gradient")
+    keys = [changes.key.at(replica) for replica in range(len(changes.replicas))]
+    return replay is not None and any(
+        replay.get(key) is not None and not is_unmoved(evidence, key) for key in keys
+    )
 
 
 def _find_way(

@@ -90,3 +90,13 @@ class FollowsInOwnCopies(Taught):
 
     def count_followers(self):
         return 1.0
+
+
+@unusual()
+class OwnTeacherBesideOwnStatistics(FollowsInOwnCopies):
+    """Such teachers, and examples that are centred by the mean of their shard."""
+
+    def compute_losses(self, batch):
+        words, features, targets = batch
+        features = features - tf.reduce_mean(features, axis=0)
+        return super().compute_losses((words, features, targets))
