@@ -71,6 +71,12 @@ def _are_enough(equations: Array, count: int) -> bool:
     return any(len(np.unique(some, axis=0)) >= count for some in (first, equations))
 
 
+def name_weights(weights: Sequence[float] | Array) -> str:
+    """Fitted numbers in a sentence, `0.25, 1, 0`; what rounding leaves of 0 is 0."""
+    least = SAME * max(map(abs, weights), default=0.0)
+    return ", ".join(f"{w if abs(w) > least else 0.0:.4g}" for w in weights)
+
+
 def add_weighted(weights: Sequence[float] | Array, terms: Sequence[Array]) -> Array:
     """Σ_k weight_k · term_k, of at least one."""
     total = np.zeros_like(terms[0])

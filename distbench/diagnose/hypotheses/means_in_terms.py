@@ -10,7 +10,13 @@ import numpy as np
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    name_weights,
+    predict_rows,
+)
 from distbench.trace import WHOLE
 
 
@@ -59,7 +65,7 @@ def explain_by_means_in_terms(context: Context) -> Iterator[Hypothesis]:
                 weights = due_of.copy()
                 weights[wrong] = count
                 predicted |= predict_rows(rows, weights.ravel())
-            shares = ", ".join(f"{share:.4g}" for share in due_in[0][wrong[0]])
+            shares = name_weights(due_in[0][wrong[0]])
             numbers = " and ".join(f"number {place + 1}" for place in wrong)
             yield Hypothesis(
                 code=code,

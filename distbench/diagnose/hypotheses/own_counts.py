@@ -10,7 +10,13 @@ from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import Row, add_weighted, fit_weights, leaves_nothing
+from distbench.diagnose.fit import (
+    Row,
+    add_weighted,
+    fit_weights,
+    leaves_nothing,
+    name_weights,
+)
 from distbench.trace import WHOLE
 
 
@@ -40,7 +46,7 @@ def explain_by_own_counts(context: Context) -> Iterator[Hypothesis]:
     if not told or are_alike(told[0]):
         return  # a factor of all of them is that of the loss
     n = context.replicas
-    shares = ", ".join(f"{weight / np.sum(told[0]):.4g}" for weight in told[0])
+    shares = name_weights(told[0] / np.sum(told[0]))
     of_what = "each replica's loss is a mean over a part of its own"
     for code, total, words in (
         ("mean-of-means", n, " divided by N, so that every part weighs 1/N"),
@@ -55,7 +61,7 @@ def explain_by_own_counts(context: Context) -> Iterator[Hypothesis]:
                 f"{shares}",
             )
             return
-    counted = ", ".join(f"{weight:.4g}" for weight in told[0])
+    counted = name_weights(told[0])
     yield Hypothesis(
         code="scale-error",
         predicted=predicted,

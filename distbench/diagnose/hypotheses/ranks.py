@@ -10,7 +10,13 @@ from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    name_weights,
+    predict_rows,
+)
 
 
 def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:
@@ -37,7 +43,7 @@ def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:
         if are_alike(weights):
             continue  # the order does not matter
         size = np.max(np.abs(weights))
-        numbers = ", ".join(f"{w:.4g}" for w in weights)
+        numbers = name_weights(weights)
         yield Hypothesis(
             code="nonlinear-before-reduction",
             predicted=predict_rows(rows, weights),

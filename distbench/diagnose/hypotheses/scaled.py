@@ -11,7 +11,13 @@ from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing, predict_rows
+from distbench.diagnose.fit import (
+    Row,
+    fit_weights,
+    leaves_nothing,
+    name_weights,
+    predict_rows,
+)
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE, TraceKey
 
@@ -71,7 +77,8 @@ def _name_own(predicted: dict[int, Array], own: Sequence[Told]) -> Hypothesis:
     if not is_scaled:
         what = "weighs all gradients by numbers of its own,"
     words = ", ".join(
-        f"{_list(w[:1] if is_scaled else w)} on replica {key.replica}" for key, w in own
+        f"{name_weights(w[:1] if is_scaled else w)} on replica {key.replica}"
+        for key, w in own
     )
     return Hypothesis(
         code="scale-error",
@@ -79,12 +86,6 @@ def _name_own(predicted: dict[int, Array], own: Sequence[Told]) -> Hypothesis:
         detail=f"each replica {what} so that their sums differ: in "
         f"'{own[0][0].variable}' {words}",
     )
-
-
-def _list(weights: Array) -> str:
-    """Weights in a sentence; what a fit leaves of 0 is 0."""
-    least = SAME * np.max(np.abs(weights))
-    return ", ".join(f"{w if abs(w) > least else 0.0:.4g}" for w in weights)
 
 
 def _name_weights(
@@ -110,5 +111,5 @@ def _name_weights(
         predicted=predicted,
         detail="each replica's gradient is scaled before the sum by a number that "
         f"differs by variable or step: in '{first.variable}' they count "
-        f"{_list(weights)}",
+        f"{name_weights(weights)}",
     )

@@ -18,6 +18,7 @@ from distbench.diagnose.fit import (
     add_weighted,
     fit_weights,
     leaves_nothing,
+    name_weights,
     pick_features,
     predict_rows,
 )
@@ -87,7 +88,7 @@ def _may_weigh(context: Context) -> bool:
 
 
 def _tell_shares(shares: Array) -> str:
-    due = ", ".join(f"{share:.4g}" for share in shares)
+    due = name_weights(shares)
     if abs(np.sum(shares) - 1) <= SAME:
         return f"of the weights of all examples the shards hold {due}"
     return f"on one device they count {due}"
@@ -188,7 +189,7 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
         predicted |= predict_rows(seen, weights)
         off = np.abs(weights - wanted)
         wrong |= set(np.flatnonzero(off > SAME * np.max(np.abs(wanted))).tolist())
-        words = words or f"{_list(weights)} in place of {_list(wanted)}"
+        words = words or f"{name_weights(weights)} in place of {name_weights(wanted)}"
         is_alone = np.allclose(weights, 1.0, rtol=0.0, atol=SAME)
         limits.append(_find_length(due) if is_alone else None)
         has_all = is_alone and np.min(wanted) > SAME
@@ -228,10 +229,6 @@ def _find_length(rows: Sequence[Row]) -> float | None:
         for values in (wholes, *parts)
     ]
     return lengths[0] if are_alike(lengths) else None
-
-
-def _list(weights: Array) -> str:
-    return ", ".join(f"{weight:.4g}" for weight in weights)
 
 
 def _list_means(context: Context) -> Iterator[Means]:
@@ -290,7 +287,8 @@ def _fit_shares(
     held = [r for r in range(replicas) if any(np.any(row.features[r]) for row in rows)]
     rows = [pick_features(row, held) for row in rows]
     weights = fit_weights(rows) if len(held) > 1 else None
-    if weights is None or np.min(weights) <= 0:
+    # Rounding aside: what has a gradient has a weight.
+    if weights is None or np.min(weights) <= SAME * np.max(weights):
         return None
     if abs(np.sum(weights) - 1) > SAME:
         # Gradients that are divided by their own norms have such weights, and no loss.
