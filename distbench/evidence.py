@@ -31,6 +31,33 @@ class Examples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Which examples count in the gradients of a step, where their places decide.
+
+    Each by its number in the global batch.
+
+    Attributes:
+        step: The step.
+        whole: Those that count in the gradient of the global batch on one device.
+        shards: By replica, those that count in that of its shard alone.
+    """
+
+    step: int
+    whole: tuple[int, ...]
+    shards: tuple[tuple[int, ...], ...]
+
+    @property
+    def missed(self) -> tuple[int, ...]:
+        """Those that count on one device and in no shard."""
+        return tuple(sorted({*self.whole}.difference(*self.shards)))
+
+    @property
+    def added(self) -> tuple[int, ...]:
+        """Those that count in a shard and not on one device."""
+        return tuple(sorted(set().union(*self.shards) - {*self.whole}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
     """What follows on one device from gradients that the cluster gave.
 
@@ -308,6 +335,8 @@ class Evidence:
         measure: How far the reference says what the cluster has to arrive at.
         subject: What is known of the subject and of its run besides numbers.
         examples: What the input pipeline gave, where the subject brings one.
+        counted: Which examples count on one device. None where all shards together make
+            up the batch, and where the order of the examples does not matter.
         inside: What losses are computed of. None unless somebody looked there, as where
             no cause was found without.
     """
@@ -327,6 +356,7 @@ class Evidence:
     measure: Measure = field(default_factory=Measure)
     subject: Traits = field(default_factory=Traits)
     examples: Examples | None = None
+    counted: Counted | None = None
     inside: Inside | None = None
 
     def change_traces(self, change: Callable[[Trace], Trace]) -> Evidence:

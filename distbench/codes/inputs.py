@@ -39,9 +39,16 @@ CODES = (
             "Examples are lost on their way: a dropped remainder, a shard number "
             "beyond the number of pipelines, files that auto-sharding gave to nobody, "
             "or a replica that got none in a step, so that its loss and gradients are "
-            "0."
+            "0. Or a step leaves some of its batch out by their places in it, as what "
+            "micro-batches of n // k leave over, the last one, or all after a cap: a "
+            "shard has other places than the global batch, so other examples have a "
+            "gradient than on one device."
         ),
-        mathematics="expected: Σ_r n_r = G\nobserved: Σ_r n_r < G",
+        mathematics=(
+            "expected: Σ_r n_r = G, and the examples with a gradient are those that "
+            "have one on one device\n"
+            "observed: Σ_r n_r < G, or others have"
+        ),
         wrong="dataset.shard(num_workers + 1, worker_index)",
         right="dataset.shard(context.num_input_pipelines, context.input_pipeline_id)",
         confirm="Sum the replicas' example counts over one epoch.",

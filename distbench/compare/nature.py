@@ -86,7 +86,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         return Nature()
     lost = measure_lost(evidence)
     found = _take_parts(evidence.reference, regrouped, 0)
-    if found is None:
+    if found is None or counts_others(evidence):
         return Nature(lost=lost)
     whole, shards, others = found
     fine = find_margins(noise, whole, 0)
@@ -125,6 +125,16 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     else:
         nature = replace(nature, kind=None)  # shards count words or weights
     return nature
+
+
+def counts_others(evidence: Evidence) -> bool:
+    """Whether shards alone lose examples that count on one device, or the other way.
+
+    Their places in a batch decide which do. No shard alone is a measure then: it holds
+    what is wrong.
+    """
+    counted = evidence.counted
+    return counted is not None and bool(counted.missed or counted.added)
 
 
 def name_terms(evidence: Evidence, noise: Noise, nature: Nature) -> Nature:

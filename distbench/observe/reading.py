@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distbench.evidence import Evidence, Examples, Fed, Measure, Tier, Traits
+from distbench.evidence import (
+    Counted,
+    Evidence,
+    Examples,
+    Fed,
+    Measure,
+    Tier,
+    Traits,
+)
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
@@ -108,6 +116,7 @@ def read_evidence(
             ahead=answer["ahead"],
         ),
         examples=examples,
+        counted=_read_counted(answer["counted"]),
     )
     idle = find_idle(evidence.observed) & find_idle(evidence.reference)
     evidence = evidence.change_traces(lambda trace: leave_out_variables(trace, idle))
@@ -118,6 +127,16 @@ def read_evidence(
     evidence = evidence.change_traces(lambda t: leave_out_variables(t, reshaped))
     notes = {**evidence.observed.notes, RESHAPED: reshaped}
     return replace(evidence, observed=replace(evidence.observed, notes=notes))
+
+
+def _read_counted(answer: Mapping[str, Any] | None) -> Counted | None:
+    if answer is None:
+        return None
+    return Counted(
+        step=answer["step"],
+        whole=tuple(answer["whole"]),
+        shards=tuple(map(tuple, answer["shards"])),
+    )
 
 
 def _shape_gradients(evidence: Evidence) -> Evidence:

@@ -28,7 +28,6 @@ from distbench.verdict import Status, Verdict
 # Those that need parameter servers, checkpoints, input pipelines or GPUs.
 ELSEWHERE = {
     "collective-mismatch",
-    "examples-missed",
     "examples-repeated",
     "nondeterministic-update",
     "state-not-restored",

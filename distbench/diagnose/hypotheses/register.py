@@ -37,6 +37,7 @@ from distbench.diagnose.hypotheses import (
     masks,
     means_in_terms,
     met,
+    missed,
     mixed,
     narrow_range,
     nonfinite,
@@ -80,6 +81,8 @@ CAUSES: tuple[Explain, ...] = (
     overflow.explain_by_own_skip,
     decided.explain_by_own_decision,
     combined.explain_by_own_combination,
+    # A shard that lacks an example is like a scale or a weight of its own.
+    missed.explain_by_missed_examples,
     # A program that is run on a shard alone brings its whole penalty, so that a wrong
     # share of the penalty looks like a wrong share of the loss: the narrower first. The
     # penalty is also all there is to reduce of a variable that no example reaches.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from distbench.worker.jobs.folder import read_both, read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.one_device.anew import find_drawn_anew
 from distbench.worker.one_device.by_hand import find_unsummed, try_sums
+from distbench.worker.one_device.counted import find_counted
 from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.formed import feed_formed
@@ -130,6 +131,7 @@ class ReferenceJobs:
         guards = goes_on and leaves_out_overflow(reference, recorded)
         probes = dict(Probes(reference, recorded).record(tier))
         probes.update(split_odd(reference, tier, recorded, probes))
+        counted = find_counted(reference, tier, recorded)
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved
         distinct = add_repeated_rows(feeder, tier, recorded)
@@ -149,6 +151,7 @@ class ReferenceJobs:
             "penalty": penalty is not None,
             "limits": limits,
             "guards": guards,
+            "counted": None if counted is None else asdict(counted),
             "late": dict(late.first),
             "late_steps": late.steps,
             "ahead": dict(late.ahead),

@@ -1,0 +1,85 @@
+"""Shards that lose examples which count on one device, by their places in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from distbench.compare.nature import counts_others
+from distbench.compare.shards import find_shares
+from distbench.diagnose.context import Context, Hypothesis, find_shards
+from distbench.diagnose.fit import add_weighted
+from distbench.trace import COMPUTED, WHOLE
+
+_ADVICE = (
+    "Let no example depend on its place in the shard: take the remainder of a division "
+    "as well (i n // k to (i + 1) n // k), and choose examples by what they are before "
+    "they are dealt out."
+)
+
+
+def explain_by_missed_examples(context: Context) -> Iterator[Hypothesis]:
+    """Each replica brings what its shard alone gives, and the examples are others.
+
+    Which examples count in a batch one device tells, by putting others in their places.
+    What each shard alone gives needs no fit: it counts once, by its size, or 1/N.
+    """
+    counted = context.evidence.counted
+    if counted is None or not counts_others(context.evidence):
+        return
+    if not context.root or context.phase not in COMPUTED:
+        return
+    shares = find_shares(context.evidence) or {}
+    words = (
+        "which examples have a gradient depends on their places in a batch, and a "
+        "shard has other places than the global batch: of the examples of step "
+        f"{counted.step}, counted from 0, {_describe(counted.missed, counted.added)}"
+    )
+    for place in range(4):
+        predicted = {}
+        for number, case in context.list_cases():
+            terms = find_shards(context, case)
+            weights = _list_weights(context.get_shards(case), shares.get(case.key.step))
+            if case.key.replica == WHOLE and terms and place < len(weights):
+                predicted[number] = add_weighted(weights[place], terms)
+        yield Hypothesis(
+            code="examples-missed",
+            predicted=predicted,
+            detail=words,
+            phase="loss",
+            advice=_ADVICE,
+        )
+
+
+def _list_weights(
+    sizes: Sequence[int], shares: Sequence[float] | None
+) -> list[Sequence[float]]:
+    """What shards may count: once, by their sizes, evenly, or by a count over all."""
+    found: list[Sequence[float]] = [
+        (1.0,) * len(sizes),
+        tuple(size / max(1, sum(sizes)) for size in sizes),
+        (1 / len(sizes),) * len(sizes),
+    ]
+    return found if shares is None else [*found, shares]
+
+
+def _describe(missed: Sequence[int], added: Sequence[int]) -> str:
+    found: list[str] = []
+    if missed:
+        found.append(f"one device takes {_name(missed)} and no replica does")
+    if added:
+        found.append(f"replicas take {_name(added)} and one device does not")
+    return ", and ".join(found)
+
+
+def _name(numbers: Sequence[int]) -> str:
+    """Numbers of examples: `7`, `7, 11`, and of more than two in a row `0-4, 9`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run))
+        for run in runs
+    )
