@@ -37,5 +37,5 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "of_gradients": list(list_state_of_gradients(seen, table)),
         "of_derivatives": list(list_state_of_derivatives(seen, table)),
         "numbers": read_numbers(session.optimizers),
-        "traced_for": len(session.strategy.extended.worker_devices),
+        "traced_for": session.traced_for,
     }

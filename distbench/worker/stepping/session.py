@@ -214,6 +214,11 @@ class Session(KeptState):
             self.begun[step] = sketch_state(self.table)
         self.draws.tell_step(step)
 
+    @property
+    def traced_for(self) -> int:
+        """How many replicas this task traces a step for."""
+        return max(1, len(self._devices))
+
     def distribute(self, shards: Sequence[Any]) -> Any:
         """Hand each replica its shard (by global replica number)."""
         if self.spec.kind in ("one", "ps"):
