@@ -116,9 +116,9 @@ def note_rows(reference: Trace, paths: Sequence[str]) -> str:
     if dense and sparse:
         return (
             f"note: '{dense[0]}', of which the gradient is dense, comes out otherwise "
-            f"if the repeated rows of the gradient of '{min(sparse)}' are added up "
-            "before; what is made of all gradients together, as a clip by their "
-            "global norm is, takes each of these rows by itself"
+            f"if the repeated rows of a sparse gradient, that of '{min(sparse)}', are "
+            "added up before; what is made of all gradients together, as a clip by "
+            "their global norm is, takes each of these rows by itself"
         )
     return (
         f"note: the rule of '{paths[0]}' gives another result if the repeated rows "
