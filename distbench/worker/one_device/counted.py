@@ -14,6 +14,7 @@ import tensorflow as tf
 from distbench.evidence import Counted, Tier
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_near, widen
 from distbench.worker.stepping.program import count_batch, take_examples
 
@@ -148,7 +149,10 @@ class _Step:
         values = reference.session.make_values()
         if replica == WHOLE:
             reference.session.restore_state(reference.starts[self._tier][step])
-            reference.run_whole(step, batch)
+            try:
+                reference.run_whole(step, batch)
+            except SubjectError:
+                return {}  # examples may belong together, as those of one text
         else:
             reference.restore_shard(self._tier, step, replica)
             if not reference.runs_shard(step, batch):
