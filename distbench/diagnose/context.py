@@ -12,7 +12,15 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.pair import DIRECTION, Pair
 from distbench.compare.values import Array, align_values, densify, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, SparseRows, TraceKey, Value, VariableInfo
+from distbench.trace import (
+    WHOLE,
+    Phase,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+    VariableInfo,
+)
 
 T = TypeVar("T")
 Numbered = tuple[int, Pair]
@@ -135,6 +143,14 @@ class Context:
         for number, case in self.list_cases():
             found.setdefault(name(case), []).append((number, case))
         return found
+
+    def read_state(self, trace: Trace) -> dict[int, Array]:
+        """What a trace has of the wrong values, dense; see `list_cases`."""
+        return {
+            number: densify(value)
+            for number, case in self.list_cases()
+            if (value := trace.get(case.key)) is not None
+        }
 
     def matches(self, case: Pair, value: Array) -> bool:
         """Whether a value is the observed one, but for rounding."""

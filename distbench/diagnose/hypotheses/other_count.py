@@ -20,11 +20,7 @@ def explain_by_other_count(context: Context) -> Iterator[Hypothesis]:
         return
     counted = context.evidence.fed.counted
     for trace in sorted(counted, key=lambda trace: _changes_right(context, trace)):
-        predicted = {
-            number: densify(value)
-            for number, case in context.list_cases()
-            if (value := trace.get(case.key)) is not None
-        }
+        predicted = context.read_state(trace)
         if predicted:
             yield Hypothesis(
                 code="hyperparameter-differs",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from distbench.compare.values import densify
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.trace import UPDATED
 
@@ -26,10 +25,6 @@ def explain_by_overwritten_rows(context: Context) -> Iterator[Hypothesis]:
         code, words = _TOLD[str(trace.notes["kept"])]
         yield Hypothesis(
             code=code,
-            predicted={
-                number: densify(value)
-                for number, case in context.list_cases()
-                if (value := trace.get(case.key)) is not None
-            },
+            predicted=context.read_state(trace),
             detail=f"the rule takes the slices of its gradient apart: {words}",
         )

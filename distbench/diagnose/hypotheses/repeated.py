@@ -42,11 +42,7 @@ def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
         return
     for trace in context.evidence.fed.repeated:
         count = int(str(trace.notes["times"]))
-        predicted = {
-            number: densify(value)
-            for number, case in context.list_cases()
-            if (value := trace.get(case.key)) is not None
-        }
+        predicted = context.read_state(trace)
         if not predicted:
             continue
         whole = context.phase == "variable" or _is_whole(context, trace)

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.leading import find_led_numbers, is_number
 from distbench.compare.pair import Pair
-from distbench.compare.values import Array, are_equal, densify, measure_norm
+from distbench.compare.values import Array, are_equal, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
     fit_weights,
@@ -69,14 +69,13 @@ def _list_led(context: Context, replay: Trace) -> dict[int, Array]:
     A number that no gradient leads, as a product of momenta, is another one in a replay
     for another reason, such as that its step was traced anew.
     """
+    predicted = context.read_state(replay)
     once = context.evidence.fed.replays.get("reduced_gradient")
-    predicted, is_led = {}, once is None
-    for number, case in context.list_cases():
-        value = replay.get(case.key)
-        if value is not None:
-            predicted[number] = densify(value)
-            due = once.get(case.key) if once else None
-            is_led |= due is None or not are_equal(predicted[number], densify(due))
+    due = {} if once is None else context.read_state(once)
+    is_led = once is None or any(
+        number not in due or not are_equal(value, due[number])
+        for number, value in predicted.items()
+    )
     return predicted if is_led else {}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from distbench.compare.values import densify
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.trace import UPDATED
 
@@ -24,11 +23,7 @@ def explain_by_traces(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in UPDATED:
         return
     for trace in context.evidence.fed.traced:
-        predicted = {
-            number: densify(value)
-            for number, case in context.list_cases()
-            if (value := trace.get(case.key)) is not None
-        }
+        predicted = context.read_state(trace)
         if predicted:
             yield Hypothesis(
                 code="hyperparameter-differs",
