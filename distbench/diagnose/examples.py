@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from distbench.codes import find_code
-from distbench.evidence import Examples
+from distbench.examples import Examples
 from distbench.verdict import Finding
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from distbench.evidence import Examples
+from distbench.examples import Examples
 
 _UNEVEN = 1.25
 """Parts of a data set that differ by less are those of a remainder."""

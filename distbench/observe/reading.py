@@ -8,15 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distbench.evidence import (
-    Counted,
-    Evidence,
-    Examples,
-    Fed,
-    Measure,
-    Tier,
-    Traits,
-)
+from distbench.evidence import Evidence, Fed, Measure, Tier, Traits
+from distbench.examples import Counted, Examples
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE

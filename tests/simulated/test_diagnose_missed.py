@@ -12,7 +12,8 @@ from grouped_training import Simulator
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.nature import find_nature
 from distbench.diagnose.judge import judge
-from distbench.evidence import Counted, Evidence
+from distbench.evidence import Evidence
+from distbench.examples import Counted
 from distbench.split import shard_slices
 from distbench.verdict import Finding, Status
 

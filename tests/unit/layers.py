@@ -33,7 +33,7 @@ _EXPLAINING = {
     "diagnose.seeds",
     "diagnose.shown_sums",
 }
-_JUDGED = {*_DATA, "trace", "evidence", "flight", "verdict", "details"}
+_JUDGED = {*_DATA, "trace", "evidence", "examples", "flight", "verdict", "details"}
 _REPORTED = {
     *_DATA,
     "escape",
@@ -91,7 +91,8 @@ ALLOWED: dict[str, set[str]] = {
     "trace.folder": {"errors", "trace", "trace.files"},
     "trace.naming": {"trace"},
     "trace.files": {"errors", "trace"},
-    "evidence": {"scenario", "trace"},
+    "evidence": {"examples", "scenario", "trace"},
+    "examples": set(),
     "flight": {"evidence", "trace"},
     "details": set(),
     "verdict": {"errors", "details", "escape"},
@@ -140,6 +141,7 @@ ALLOWED: dict[str, set[str]] = {
     "worker.one_device": {
         "errors",
         "evidence",
+        "examples",
         "fault",
         "scenario",
         "trace",

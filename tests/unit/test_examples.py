@@ -6,7 +6,7 @@ import pytest
 
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.pipelines import describe_pipeline
-from distbench.evidence import Examples
+from distbench.examples import Examples
 
 EPOCH = (("a", "b", "c"), ("d", "e", "f"))
 

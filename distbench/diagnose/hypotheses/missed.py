@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from distbench.compare.nature import counts_others
 from distbench.compare.shards import find_shares
+from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import add_weighted
 from distbench.trace import COMPUTED, WHOLE
@@ -34,13 +35,15 @@ def explain_by_missed_examples(context: Context) -> Iterator[Hypothesis]:
         "shard has other places than the global batch: of the examples of step "
         f"{counted.step}, counted from 0, {_describe(counted.missed, counted.added)}"
     )
-    for place in range(4):
-        predicted = {}
-        for number, case in context.list_cases():
-            terms = find_shards(context, case)
-            weights = _list_weights(context.get_shards(case), shares.get(case.key.step))
-            if case.key.replica == WHOLE and terms and place < len(weights):
-                predicted[number] = add_weighted(weights[place], terms)
+    found: list[dict[int, Array]] = [{} for _ in range(4)]
+    for number, case in context.list_cases():
+        terms = find_shards(context, case)
+        if case.key.replica == WHOLE and terms:
+            sizes = context.get_shards(case)
+            ways = _list_weights(sizes, shares.get(case.key.step))
+            for predicted, weights in zip(found, ways, strict=False):
+                predicted[number] = add_weighted(weights, terms)
+    for predicted in found:
         yield Hypothesis(
             code="examples-missed",
             predicted=predicted,

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from distbench.evidence import Counted, Tier
+from distbench.evidence import Tier
+from distbench.examples import Counted
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
