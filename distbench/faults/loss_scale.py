@@ -10,6 +10,7 @@ from distbench.samples.loss_scale import (
     Scaled,
     ScaledByHand,
     find_finite,
+    make_scale,
     spoil,
 )
 from distbench.samples.optimizers import optimizer
@@ -130,12 +131,7 @@ class SkipsAloneByAveragedScale(SkipsAlone):
 
     def build(self, strategy):
         super().build(strategy)
-        self.chosen = tf.Variable(
-            Scaled.scale,
-            trainable=False,
-            name="scale",
-            aggregation=tf.VariableAggregation.MEAN,
-        )
+        self.chosen = make_scale(Scaled.scale, "MEAN")
 
     def variables(self):
         return [*super().variables(), self.chosen]

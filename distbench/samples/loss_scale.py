@@ -26,6 +26,16 @@ def find_finite(gradients: list[Any]) -> Any:
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in dense])
 
 
+def make_scale(value: float, aggregation: str) -> Any:
+    """A loss scale that a program keeps itself, to be read as an aggregation has it."""
+    return tf.Variable(
+        value,
+        trainable=False,
+        name="scale",
+        aggregation=getattr(tf.VariableAggregation, aggregation),
+    )
+
+
 class Scaled(Program):
     """The loss is scaled, and the gradients are divided by the scale again.
 
@@ -104,12 +114,7 @@ class ScaledByHand(Scaled):
     def build(self, strategy: Any) -> None:
         """Make the variables, the scale as one that all replicas have alike."""
         super().build(strategy)
-        self.now = tf.Variable(
-            self.scale,
-            trainable=False,
-            name="scale",
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-        )
+        self.now = make_scale(self.scale, "ONLY_FIRST_REPLICA")
 
     def variables(self) -> list[Any]:
         """The trained ones, and the scale."""

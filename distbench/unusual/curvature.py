@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distbench.samples.curvature import AlongSigns
 from distbench.samples.lazy import tf
 from distbench.samples.program import AdamByHand, MomentumByHand
 from distbench.samples.replicas import all_reduce, update
@@ -10,23 +11,12 @@ from distbench.unusual.program import unusual
 
 
 @unusual()
-class DividedByCurvature(AdamByHand):
+class DividedByCurvature(AdamByHand, AlongSigns):
     """A momentum is divided by a moving curvature along random signs, as in Sophia."""
 
     def replica_step(self, batch):
-        signs = self.draw_signs(batch)
-        with tf.GradientTape() as outer:
-            with tf.GradientTape() as inner:
-                loss = self.reduce_losses(self.compute_losses(batch), batch)
-            found = inner.gradient(loss, self.trained())
-            gradients = [tf.convert_to_tensor(gradient) for gradient in found]
-            parts = zip(gradients, signs, strict=True)
-            along = tf.add_n([tf.reduce_sum(gradient * s) for gradient, s in parts])
-        curved = outer.gradient(
-            along, self.trained(), unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
-        pairs = zip(signs, curved, strict=True)
-        curvatures = self.join([s * tf.convert_to_tensor(c) for s, c in pairs])
+        loss, gradients, own = self.curve(batch)
+        curvatures = self.join(own)
         for place, total in enumerate(self.reduce_all(gradients)):
             moment, square = self.moments[place], self.squares[place]
             update(moment, self.move, total)
@@ -35,15 +25,6 @@ class DividedByCurvature(AdamByHand):
             step = tf.clip_by_value(moment / below, -1.0, 1.0)
             self.update(self.trained()[place], step)
         return loss
-
-    def draw_signs(self, batch):
-        """The same signs on all replicas, others in each step."""
-        del batch
-        seeds = [[place, 3] for place, _ in enumerate(self.trained())]
-        return [
-            tf.sign(tf.random.stateless_normal(v.shape, seed))
-            for v, seed in zip(self.trained(), seeds, strict=True)
-        ]
 
     def join(self, curvatures):
         """The curvature of the whole loss, of each replica's share of it."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from distbench.samples.curvature import AlongSigns
 from distbench.samples.lazy import tf
 from distbench.samples.program import OwnReduction
 from distbench.samples.replicas import all_reduce, update
-from distbench.unusual.curvature import DividedByCurvature
 from distbench.unusual.program import unusual
 
 
@@ -89,25 +89,12 @@ class DividedByKeptNorm(_Kept):
 
 
 @unusual()
-class DividedByKeptCurvature(_Kept):
+class DividedByKeptCurvature(_Kept, AlongSigns):
     """An average takes the squares of the whole loss's curvature, as in AdaHessian."""
 
-    draw_signs = DividedByCurvature.draw_signs
-
     def replica_step(self, batch):
-        signs = self.draw_signs(batch)
-        with tf.GradientTape() as outer:
-            with tf.GradientTape() as inner:
-                loss = self.reduce_losses(self.compute_losses(batch), batch)
-            found = inner.gradient(loss, self.trained())
-            own = [tf.convert_to_tensor(gradient) for gradient in found]
-            parts = zip(own, signs, strict=True)
-            along = tf.add_n([tf.reduce_sum(gradient * s) for gradient, s in parts])
-        curved = outer.gradient(
-            along, self.trained(), unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
-        pairs = zip(signs, curved, strict=True)
-        taken = self.take([s * tf.convert_to_tensor(c) for s, c in pairs])
+        loss, own, curvatures = self.curve(batch)
+        taken = self.take(curvatures)
         total = zip(all_reduce("sum", own), self.keep(taken), strict=True)
         handed = [gradient / (tf.sqrt(square) + 0.1) for gradient, square in total]
         self._optimizer.apply_gradients(

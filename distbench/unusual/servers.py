@@ -108,15 +108,19 @@ class MomentumByOneOpInFlight(Program):
 
     def apply(self, gradients):
         table, *others = map(tf.convert_to_tensor, gradients)
+        self.move_table(table)
+        for gradient, variable in zip(others, self.trained()[1:], strict=True):
+            variable.assign_sub(0.02 * gradient)
+
+    def move_table(self, gradient):
+        """Change the momentum, and the table by it."""
         tf.raw_ops.ResourceApplyMomentum(
             var=self.table.handle,
             accum=self.velocity.handle,
             lr=0.02,
-            grad=table,
+            grad=gradient,
             momentum=0.5,
         )
-        for gradient, variable in zip(others, self.trained()[1:], strict=True):
-            variable.assign_sub(0.02 * gradient)
 
 
 @unusual(clusters=_SERVED, in_flight=8)
