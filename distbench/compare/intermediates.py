@@ -227,7 +227,7 @@ def _describe(graph: Paired, name: str, term: str | None) -> Astray:
         is_alike=all(near(part, parts[0]) for part in parts),
         of_share=not _is_multiplied(graph, name)
         and any(graph.relate(p) == "sum" for p in graph.list_parents(name)),
-        is_mean=_is_mean(graph, name),
+        is_mean=_is_mean(graph, name, whole, parts),
         joined=_find_joined(graph, name, parts),
         term=None if term is None else _measure_term(graph, term),
         in_full=_find_full(graph, name) or _find_numbers(graph, name, parts),
@@ -279,9 +279,8 @@ def _find_placed(graph: Paired, name: str) -> Made:
     return graph.made[name]
 
 
-def _is_mean(graph: Paired, name: str) -> bool:
+def _is_mean(graph: Paired, name: str, whole: Array, parts: Sequence[Array]) -> bool:
     """Whether one device has the mean of replicas' values, by their examples."""
-    whole, parts = cast(tuple[Array, list[Array]], graph.find(name))
     if any(part.shape != whole.shape for part in parts) or not sum(graph.sizes):
         return False
     mean = np.average(np.stack(parts), axis=0, weights=graph.sizes)

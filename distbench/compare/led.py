@@ -169,16 +169,19 @@ def _list_shared(evidence: Evidence) -> set[str]:
     Only where the global batch is the measure of these, as of features: else nothing
     would tell what either has to be.
     """
-    notes = evidence.observed.notes
-    is_told = notes.get("exchange") == "features"
-    return set(cast(Sequence[str], notes.get("shared_state", ()))) if is_told else set()
+    return _list_exchanged(evidence, "features")
 
 
 def _list_taken(evidence: Evidence) -> set[str]:
     """State that follows from data alone, of which losses take what replicas share."""
+    return _list_exchanged(evidence, "data")
+
+
+def _list_exchanged(evidence: Evidence, what: str) -> set[str]:
+    """State that takes what the losses take of all, where that is of some kind."""
     notes = evidence.observed.notes
-    is_data = notes.get("exchange") == "data"
-    return set(cast(Sequence[str], notes.get("shared_state", ()))) if is_data else set()
+    is_it = notes.get("exchange") == what
+    return set(cast(Sequence[str], notes.get("shared_state", ()))) if is_it else set()
 
 
 def _is_mean(evidence: Evidence, led: Led) -> bool:
@@ -289,7 +292,7 @@ def _pair_led(
     found = [way for way in ways if evidence.measure.lost or led.are_near(way)]
     if found and "variable" in evidence.measure.known:
         return
-    if (not found and may_lead and led.find_leaders()) or (not found and led.is_taken):
+    if not found and (led.is_taken or (may_lead and led.find_leaders())):
         found = ways
     elif not found and whole is not None:
         # Shards may make up the whole of this variable, whatever the loss is made of.

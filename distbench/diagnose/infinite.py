@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from distbench.compare.values import densify
@@ -38,7 +36,7 @@ def part_uneven(context: Context, best: Ranked | None) -> tuple[Context, ...]:
         return ()
     trace = context.evidence.observed
     copies = (
-        trace.get(replace(case.key, replica=replica))
+        trace.get(case.key.at(replica))
         for case in parts[1].cases
         for replica in range(context.replicas)
     )

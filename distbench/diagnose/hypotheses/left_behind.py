@@ -32,14 +32,15 @@ def explain_by_state_left_behind(context: Context) -> Iterator[Hypothesis]:
     predicted: dict[int, Array] = {}
     behind: set[int] = set()
     states: dict[str, None] = {}
-    for number, case in context.list_cases():
-        parts = find_parts(context, case)
-        left = _find_behind(context, case.key.step - 1, paths)
-        if parts is None or not set(parts.wrong) <= left.keys():
-            return
-        predicted[number] = case.observed
-        behind |= set(parts.wrong)
-        states.update(dict.fromkeys(p for r in parts.wrong for p in left[r]))
+    for step, cases in context.list_steps().items():
+        left = _find_behind(context, step - 1, paths)
+        for number, case in cases:
+            parts = find_parts(context, case)
+            if parts is None or not set(parts.wrong) <= left.keys():
+                return
+            predicted[number] = case.observed
+            behind |= set(parts.wrong)
+            states.update(dict.fromkeys(p for r in parts.wrong for p in left[r]))
     if not predicted:
         return
     first, *others = states

@@ -16,8 +16,8 @@ from distbench.worker.process.failures import SubjectError
 
 
 def _keep_last(value: SparseRows) -> SparseRows:
-    rows, first = np.unique(value.indices[::-1], return_index=True)
-    return replace(value, indices=rows, values=value.values[::-1][first])
+    turned = replace(value, indices=value.indices[::-1], values=value.values[::-1])
+    return _keep_first(turned)
 
 
 def _keep_first(value: SparseRows) -> SparseRows:
@@ -26,10 +26,8 @@ def _keep_first(value: SparseRows) -> SparseRows:
 
 
 def _average(value: SparseRows) -> SparseRows:
-    _, places, counts = np.unique(
-        value.indices, return_inverse=True, return_counts=True
-    )
-    each = counts[places].reshape(-1, *(1 for _ in value.shape[1:]))
+    counts = value.count_rows()[value.indices]
+    each = counts.reshape(-1, *(1 for _ in value.shape[1:]))
     values: npt.NDArray[np.generic] = value.values.astype(np.float64) / each
     return replace(value, values=values.astype(value.values.dtype))
 
