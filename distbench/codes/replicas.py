@@ -13,7 +13,8 @@ CODES = (
             "gradients that are equal up to rounding or a draw, and not bit by bit. A "
             "variable that each replica has for itself (ON_READ) may differ: it is "
             "named where a loss or gradient is wrong that a replica makes of it, and "
-            "the step before has left another value there than on the others."
+            "the step before has left another value there than on the others. So is "
+            "one that trains as the mean of such copies, as under local SGD."
         ),
         mathematics=(
             "expected: θ_r = θ_0 for every replica r, bit by bit\nobserved: θ_r ≠ θ_0"

@@ -33,7 +33,8 @@ class Changes:
         key: Step and variable; replica `WHOLE`.
         info: The variable.
         whole: On one device, for the global batch.
-        shards: On one device, for each shard alone, from what it left the step before.
+        shards: On one device, for each shard alone, from what it left the step before;
+            of what trains as the mean of its copies, from what the global batch left.
         replicas: On the cluster, from what each replica held itself.
     """
 
@@ -93,11 +94,14 @@ def find_changes(evidence: Evidence, info: VariableInfo, step: int) -> Changes |
     shapes = {array.shape for c in copies for array in (c.before, c.after)}
     if len(copies) < len(found) or len(shapes) > 1:
         return None
+    shards = copies[1 : 1 + len(everyone)]
+    if info.is_mean_of_copies:
+        shards = [replace(shard, before=copies[0].before) for shard in shards]
     return Changes(
         key=key,
         info=info,
         whole=copies[0],
-        shards=tuple(copies[1 : 1 + len(everyone)]),
+        shards=tuple(shards),
         replicas=tuple(copies[1 + len(everyone) :]),
     )
 

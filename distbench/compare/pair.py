@@ -11,11 +11,14 @@ from distbench.compare.values import Array
 from distbench.trace import Phase, TraceKey
 
 Relation = Literal[
-    "reference", "follows", "added", "replicas", "led", "total", "result"
+    "reference", "follows", "added", "replicas", "led", "average", "total", "result"
 ]
 
 TOLD: tuple[Relation, ...] = ("total", "result")
 """Relations of what is told of a step, and trains nothing."""
+
+OF_COPIES: tuple[Relation, ...] = ("average", *TOLD)
+"""Relations of what the replicas have only together, each holding its own part."""
 
 SHARD = "one device, the same shard"
 GLOBAL = "one device, the global batch"
@@ -39,7 +42,8 @@ class Pair:
         relation: Against the reference, against what follows from the observed phase
             before it, or from the sum of gradients that nobody saw being added up,
             against another replica, what all replicas' examples make of it,
-            what all replicas add together, or what a metric makes of that.
+            what the copies of trained state gain on average, what all replicas add
+            together, or what a metric makes of that.
         against: Name of what it is compared with.
         observed: Observed value; of sparse gradients only the rows that occur.
         expected: Expected value, of the same shape.

@@ -5,7 +5,9 @@ one replica holds has no counterpart on one device. What all replicas together a
 step may have one: on one device each shard is run alone, and where the shards' changes,
 added up or averaged, are the change of the whole batch, the replicas' changes must be
 so too. State that all replicas change alike, because it is computed from something that
-they reduced, must be that of one device. Other such state is not judged.
+they reduced, must be that of one device. What is trained and read as the mean of its
+copies has one value nevertheless: the mean of what they gain must be the whole's gain.
+Other such state is not judged.
 """
 
 from __future__ import annotations
@@ -176,6 +178,10 @@ def _pair_total(
             by every replica, as tutorials do it, a mean divides by that count.
     """
     found = _find_way(evidence, noise, changes)
+    is_value = changes.info.is_mean_of_copies
+    if found is None and is_value and "variable" in evidence.measure.known:
+        # Each copy may go its own way; what they are read as has to be one device's.
+        found = "each", np.zeros_like(changes.whole.change)
     if found is None or _follows_others(evidence, changes):
         return
     way, rest = found
@@ -183,7 +189,7 @@ def _pair_total(
     margin = _bound_total(evidence, noise, changes, rest)
     pair = Pair(
         key=changes.key,
-        relation="total",
+        relation="average" if is_value else "total",
         against=TOTAL,
         observed=np.asarray(np.sum(terms, axis=0)),
         expected=changes.whole.change,
@@ -191,7 +197,7 @@ def _pair_total(
         dtype=changes.info.dtype,
         terms=tuple(terms),
     )
-    is_mean = changes.info.is_carried and changes.info.averages
+    is_mean = is_value or (changes.info.is_carried and changes.info.averages)
     if way != "sum" or counted or is_mean:
         n = len(terms)
         shares = tuple(np.asarray(term / n) for term in terms)

@@ -24,12 +24,14 @@ _DEMANDS: dict[str, tuple[Demand, ...]] = {
         (("reduced_gradient", "reference"),),
         (("applied_gradient", "reference"),),
         (("variable", "reference"),),
+        (("variable", "average"),),
         (("local_gradient", "reference"), ("variable", "added")),
     ),
     "variable": (
         (("variable", "follows"),),
         (("variable", "reference"),),
         (("variable", "added"),),
+        (("variable", "average"),),
     ),
 }
 """What a run must prove, and by which comparisons; one row of each is enough.

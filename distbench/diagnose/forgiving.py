@@ -81,7 +81,7 @@ def _tells_outcome(shown: Comparison) -> bool:
     A slot of the replicas' own trains as one that they share, and has no other measure.
     """
     is_own_slot = shown.relation == "total" and shown.phase == "slot"
-    return is_own_slot or shown.relation == "reference"
+    return is_own_slot or shown.relation in ("reference", "average")
 
 
 class Forgiven:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from distbench.compare.comparison import Comparison, Judged
-from distbench.compare.pair import TOLD, UPDATES
+from distbench.compare.pair import OF_COPIES, TOLD, UPDATES
 from distbench.diagnose.forgiving import (
     Forgiven,
     Outcomes,
@@ -87,7 +87,7 @@ def judge_chain(
             forgiven.add(link)
         elif free and never_shows(link, outcomes):
             undecided.append(link)
-        elif _follows_from(link, broken, free=free):
+        elif broken.leads(link) or _follows_from(link, broken, free=free):
             following.append(link)
         else:
             broken.add(link)
@@ -114,7 +114,7 @@ def _pick_links(judged: Sequence[Judged]) -> list[Judged]:
     for item in judged:
         relation = item.comparison.relation
         if relation in ("follows", "added", "led") or (
-            relation in ("reference", *TOLD) and item.comparison.key not in chosen
+            relation in ("reference", *OF_COPIES) and item.comparison.key not in chosen
         ):
             chosen[item.comparison.key] = item
     return sorted(chosen.values(), key=_sort_key)
@@ -132,16 +132,24 @@ class _Broken:
         self.links: list[Judged] = []
         self.places: dict[tuple[int, int, Phase], set[str]] = {}
         """By step, call and phase: what the values belong to, `""` for everything."""
+        self._astray: int | None = None
+        """The first step that leaves copies wrong which nothing sets right again."""
 
     def add(self, link: Judged) -> None:
         """Take one more."""
         self.links.append(link)
         c = link.comparison
+        if self._astray is None and c.relation == "average":
+            self._astray = c.step
         # A total trains nothing.
         if c.relation not in TOLD:
             info = self._infos.get(c.variable)
             owned = self.places.setdefault((c.step, c.call, c.phase), set())
             owned.add("" if info is None else info.of)
+
+    def leads(self, link: Judged) -> bool:
+        """Whether a step begins with trained copies that an earlier one left wrong."""
+        return self._astray is not None and self._astray < link.comparison.step
 
 
 def _follows_from(link: Judged, broken: _Broken, *, free: bool) -> bool:
@@ -162,7 +170,7 @@ def _follows_from(link: Judged, broken: _Broken, *, free: bool) -> bool:
         # What is told of a step may be made of its loss; what trains is not.
         if phase == "loss" and c.relation not in TOLD:
             continue
-        if free or c.relation in ("reference", *TOLD):
+        if free or c.relation in ("reference", *OF_COPIES):
             return True
         if phase == "applied_gradient" and c.against != UPDATES[phase]:
             return True

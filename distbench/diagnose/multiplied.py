@@ -8,7 +8,7 @@ import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.compare.leading import has_gradient, is_unmoved
-from distbench.compare.pair import TOLD
+from distbench.compare.pair import OF_COPIES
 from distbench.compare.ratio import SAME, are_same_factors
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.links import Chain
@@ -55,7 +55,7 @@ def _list_numbers(evidence: Evidence, chain: Chain) -> dict[str, dict[int, Judge
     for link in (*chain.broken, *chain.following):
         c, pair = link.comparison, link.pair
         # A metric shows a number under its own name, which is no variable's.
-        if c.phase != "variable" or c.relation in TOLD or pair is None:
+        if c.phase != "variable" or c.relation in OF_COPIES or pair is None:
             continue
         if pair.expected.size != 1:
             continue

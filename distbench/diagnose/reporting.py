@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from distbench.compare.comparison import Judged
-from distbench.compare.pair import TOLD
+from distbench.compare.pair import OF_COPIES
 from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained, explain_all, make_finding
 from distbench.diagnose.links import Chain
@@ -30,7 +30,7 @@ def make_context(
         right=frozenset(
             j.comparison.key
             for j in chain.held
-            if j.comparison.phase == phase and j.comparison.relation not in TOLD
+            if j.comparison.phase == phase and j.comparison.relation not in OF_COPIES
         ),
         root=root,
         led=any(j.comparison.relation == "led" for j in chain.broken),

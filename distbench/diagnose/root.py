@@ -29,6 +29,8 @@ from distbench.verdict import Finding
 
 _SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
 """Causes that lie in the loss and show in its gradient too."""
+_BEFORE = ("nonfinite", "replicas-diverged")
+"""Causes that lie before the loss or in it, and show in both whatever the factor is."""
 
 
 def explain_root(
@@ -165,14 +167,14 @@ def _list_apart(
 def _is_same_factor(cause: Explained, of_loss: Sequence[Explained]) -> bool:
     """Whether loss and gradients have the same odd factor, which is one mistake.
 
-    So is Inf or NaN in both, and one cause with one ratio. A loss that is wrong in one
-    step has a factor as well, though it proves nothing. Nor does a cause that comes
-    near to it: one number is near what many causes foretell.
+    So is Inf or NaN in both, what both are made of, and one cause with one ratio. A
+    loss that is wrong in one step has a factor as well, though it proves nothing. Nor
+    does a cause that comes near to it: one number is near what many causes foretell.
     """
     if cause.phase == "loss":
         return True
-    if cause.code == "nonfinite":
-        return all(other.code == "nonfinite" for other in of_loss)
+    if cause.code in _BEFORE:
+        return all(other.code == cause.code for other in of_loss)
     if cause.ratio is not None and all(
         (other.code, other.ratio) == (cause.code, cause.ratio) for other in of_loss
     ):

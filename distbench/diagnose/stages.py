@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.compare.comparison import Judged
 from distbench.compare.leading import find_counts
-from distbench.compare.pair import TOLD
+from distbench.compare.pair import OF_COPIES
 from distbench.diagnose.between_steps import put_begun_first
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.in_turn import leave_out_led_losses
@@ -17,6 +17,7 @@ from distbench.diagnose.reporting import make_context, report_all, report_causes
 from distbench.diagnose.root import explain_root
 from distbench.diagnose.state import explain_apart, explain_start
 from distbench.diagnose.totals import (
+    explain_averages,
     explain_results,
     explain_totals,
     leave_out_following,
@@ -34,7 +35,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     later = [j for j in chain.broken if j.comparison.step != INITIAL]
     by_phase: dict[Phase, list[Judged]] = {phase: [] for phase in PHASES}
     for link in later:
-        if link.comparison.relation not in TOLD:
+        if link.comparison.relation not in OF_COPIES:
             by_phase[link.comparison.phase].append(link)
     by_phase = move_multiplied(evidence, chain, by_phase)
     root: Phase = "local_gradient"
@@ -57,7 +58,11 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings = [f for f in findings if f.phase != "iterations" or f.step not in counted]
     if not any(not finding.warning for finding in findings):
         findings += explain_apart(evidence, chain)
-    for relation, explain in (("total", explain_totals), ("result", explain_results)):
+    for relation, explain in (
+        ("average", explain_averages),
+        ("total", explain_totals),
+        ("result", explain_results),
+    ):
         wrong = [j for j in later if j.comparison.relation == relation]
         if wrong:
             context = make_context(evidence, chain, "variable", wrong)

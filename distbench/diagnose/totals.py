@@ -1,4 +1,4 @@
-"""Totals and metrics that are wrong though all that trains is right."""
+"""What replicas have only together that is wrong: averages, totals and metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.changes import Changes, find_changes
+from distbench.compare.changes import Changes, change_alike, find_changes
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, are_same_factors
 from distbench.compare.totals import is_extreme
@@ -22,8 +22,54 @@ from distbench.verdict import Finding
 
 Told = tuple[str, tuple[int, ...] | None]
 """What happened, and to which replicas; None where all have a part in it."""
-Named = tuple[str, str, float]
+Named = tuple[str, str, float | None]
 """Code and words of a sum that was made in a wrong way, and what it is times."""
+
+
+def explain_averages(context: Context) -> tuple[Explained, ...]:
+    """A finding for all trained state whose copies have a wrong mean in one way.
+
+    The first step alone is told: nothing sets it right again, so what a later one
+    leaves is made of it.
+    """
+    found: dict[Named, list[Pair]] = {}
+    for part in context.part_by_variable():
+        cases = list(part.cases)
+        made = "what the step adds to the mean of its copies is that of"
+        named = _name_sum(context, cases, made)
+        found.setdefault(named or _name_own_steps(context, cases), []).extend(cases)
+    return tuple(
+        Explained(
+            code=code,
+            detail=detail,
+            confidence=0.0 if code == "unexplained" else 1.0,
+            cases=tuple(cases),
+            phase="variable",
+            ratio=ratio,
+        )
+        for (code, detail, ratio), cases in found.items()
+    )
+
+
+def _name_own_steps(context: Context, cases: list[Pair]) -> Named:
+    """What is said of a mean of copies that is no multiple of what is due."""
+    copies = [
+        changes.replicas
+        for case in cases
+        if (
+            changes := find_changes(
+                context.evidence, context.infos[case.key.variable], case.key.step
+            )
+        )
+    ]
+    if all(change_alike(each) for each in copies):
+        return "unexplained", "no known cause explains what is wrong", None
+    return (
+        "replicas-diverged",
+        "each replica takes a step of its own, and what their copies hold on average "
+        "is not what one device has",
+        None,
+    )
 
 
 def explain_totals(context: Context) -> tuple[Explained, ...]:
@@ -37,7 +83,9 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
     rest: list[Pair] = []
     for part in context.part_by_variable():
         cases = list(part.cases)
-        named = _name_sum(context, cases) if _are_shared(context, cases) else None
+        made = "every replica holds the same, and what a step adds to it is that of"
+        is_shared = _are_shared(context, cases)
+        named = _name_sum(context, cases, made) if is_shared else None
         (rest if named is None else found.setdefault(named, [])).extend(cases)
     sums = tuple(
         Explained(
@@ -151,16 +199,20 @@ def _tell_together(
     )
 
 
-def _name_sum(context: Context, cases: list[Pair]) -> Named | None:
+def _name_sum(context: Context, cases: list[Pair], made: str) -> Named | None:
     """How a sum was made of which state takes the first or the second power.
 
     What is negative somewhere is made of no squares.
+
+    Args:
+        context: Wrong values.
+        cases: Those of one variable.
+        made: Words for what is that of such a sum.
     """
     fit, n = _fit_factor(cases), context.replicas
     if fit is None:
         return None
     powers = (1, 2) if all(np.all(_find_due(context, c) >= 0) for c in cases) else (1,)
-    made = "every replica holds the same, and what a step adds to it is that of"
     for code, what, factor in (
         ("mean-instead-of-sum", f"a sum divided by N = {n}", 1 / n),
         ("double-reduction", f"N = {n} times the sum", float(n)),

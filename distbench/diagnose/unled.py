@@ -13,7 +13,7 @@ from typing import cast
 
 from distbench.compare.comparison import Judged
 from distbench.compare.leading import find_unled, is_unmoved
-from distbench.compare.pair import TOLD
+from distbench.compare.pair import OF_COPIES
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.links import Chain
@@ -111,7 +111,7 @@ def _list_unmoved(evidence: Evidence, chain: Chain, phase: Phase) -> Iterator[Ju
     infos = {info.path: info for info in evidence.observed.variables}
     for link in chain.following:
         c = link.comparison
-        if c.phase != phase or c.relation in TOLD or c.step == INITIAL:
+        if c.phase != phase or c.relation in OF_COPIES or c.step == INITIAL:
             continue
         is_model = infos[c.variable].role == "variable"
         if is_model and c.variable not in of_gradients:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.copied import Copied, CopiedUnseen
+from distbench.samples.copied import Copied, CopiedMean, CopiedUnseen
+from distbench.samples.lazy import tf
 from distbench.samples.program import BUFFERS, TRAINED
 from distbench.samples.replicas import all_reduce
 
@@ -61,3 +62,66 @@ class UnseenSummedTwiceForOwnCopies(CopiedUnseen):
 
     def reduce(self, gradient):
         return all_reduce("sum", super().reduce(gradient))
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class OwnStepsOfShares(CopiedMean):
+    """Own copies step by a share of the gradient, and their mean by an N-th of it."""
+
+    def step(self, value, gradient):
+        return value - self.rate * gradient
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class OwnStepsOfSharesApart(OwnStepsOfShares):
+    """The same, and nothing averages the copies but who reads them."""
+
+    def average(self, value):
+        return value
+
+
+@fault("replicas-diverged", "variable", TRAINED, like="horovod/horovod#3786")
+class OwnStepsBySigns(CopiedMean):
+    """Own copies step by the signs of the own gradient, and nothing averages them."""
+
+    def step(self, value, gradient):
+        return value - self.rate * tf.sign(gradient)
+
+    def average(self, value):
+        return value
+
+
+@fault("replicas-diverged", "loss", ("", *TRAINED), like="keras-team/keras#19467")
+class AveragedEverySecondStep(CopiedMean):
+    """Local SGD: replicas go on from copies of their own between two averages."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.number = tf.Variable(
+            0,
+            trainable=False,
+            name="number",
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.number]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.number.assign_add(1)
+
+    def average(self, value):
+        return tf.where(self.number % 2 == 1, super().average(value), value)

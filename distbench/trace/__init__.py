@@ -170,6 +170,15 @@ class VariableInfo:
     between: bool = False
 
     @property
+    def is_mean_of_copies(self) -> bool:
+        """Whether it trains as the mean of copies that each replica has for itself.
+
+        That mean is its value, whatever the copies are, as under local SGD.
+        """
+        is_own = not self.synchronised and self.role == "variable"
+        return is_own and self.trainable and self.averages
+
+    @property
     def owner(self) -> str:
         """Path of the model variable that a slot belongs to, or else its own."""
         return self.of or self.path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.samples.collecting import Collecting
-from distbench.samples.copied import Copied, CopiedUnseen
+from distbench.samples.copied import Copied, CopiedMean, CopiedUnseen
 from distbench.samples.lazy import keras, legacy, tf
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import FEATURES, Program
@@ -333,3 +333,19 @@ class OwnCopies(Copied):
 @unusual(clusters=("mirrored:2", "mwms:3"))
 class OwnCopiesOfUnseen(CopiedUnseen):
     """Own copies move by sums of gradients that nobody sees."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class AveragesOwnSteps(CopiedMean):
+    """Own copies step by the own gradient, and are averaged before the step ends."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class OwnCopiesReadAsMean(CopiedMean):
+    """Every replica moves its own copies by the sum; their mean is read."""
+
+    def step(self, value, gradient):
+        return value - self.rate * all_reduce("sum", gradient)
+
+    def average(self, value):
+        return value

@@ -1,20 +1,28 @@
-"""Replicas that go on from state of their own which missed an update.
+"""Replicas that go on from state of their own which is another one on each.
 
 A copy of the weights that every replica has for itself, as a target network may be, is
 compared with nothing bit by bit: each may hold what its own examples gave. What its
 shard leaves on one device, after the update of all replicas, is what it has to hold.
+Weights that are trained as the mean of such copies have one value, and a step that the
+replicas take from several is none of one device, as under local SGD.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.alone import find_parts
 from distbench.diagnose.names import name_replicas
-from distbench.trace import COMPUTED, TraceKey
+from distbench.trace import COMPUTED, INITIAL, TraceKey
+
+_AVERAGE = (
+    "Average the copies, or sum the gradients, before each step ends. If replicas are "
+    "to go on by themselves between averages, as in local SGD, say so with --expect "
+    "replicas-diverged: one device does nothing like it."
+)
 
 
 def explain_by_state_left_behind(context: Context) -> Iterator[Hypothesis]:
@@ -53,6 +61,48 @@ def explain_by_state_left_behind(context: Context) -> Iterator[Hypothesis]:
         "what it leaves on the others and on one device",
         replicas=tuple(sorted(behind)),
     )
+
+
+def explain_by_weights_of_their_own(context: Context) -> Iterator[Hypothesis]:
+    """The replicas compute it from trained copies that an earlier step left different.
+
+    What follows from that is not predicted. But all that is wrong has to come after it.
+    """
+    paths = [path for path, info in context.infos.items() if info.is_mean_of_copies]
+    begun = _find_apart(context, paths)
+    if context.phase not in COMPUTED or begun is None:
+        return
+    step, (first, *others) = begun
+    if any(case.key.step <= step for case in context.cases):
+        return
+    more = f" (and {len(others)} more)" if others else ""
+    when = "from the start" if step == INITIAL else f"since step {step}"
+    yield Hypothesis(
+        code="replicas-diverged",
+        predicted={number: case.observed for number, case in context.list_cases()},
+        detail=f"it is computed from '{first}'{more}, which is trained and of which "
+        f"each replica has a copy of its own: these differ {when}, and one device "
+        "takes its step from one value",
+        replicas=tuple(range(context.replicas)),
+        advice=_AVERAGE,
+    )
+
+
+def _find_apart(
+    context: Context, paths: Sequence[str]
+) -> tuple[int, tuple[str, ...]] | None:
+    """The first step that leaves other values on some replicas, and of which paths."""
+    observed = context.evidence.observed
+    for step in range(INITIAL, observed.steps):
+        apart = []
+        for path in paths:
+            key = TraceKey(step=step, phase="variable", variable=path)
+            copies = [densify(value) for value in observed.get_replicas(key)]
+            if any(not are_equal(copy, copies[0]) for copy in copies[1:]):
+                apart.append(path)
+        if apart:
+            return step, tuple(apart)
+    return None
 
 
 def _list_own(context: Context) -> tuple[str, ...]:

@@ -88,6 +88,7 @@ CAUSES: tuple[Explain, ...] = (
     # penalty is also all there is to reduce of a variable that no example reaches.
     penalty.explain_by_penalty,
     left_behind.explain_by_state_left_behind,
+    left_behind.explain_by_weights_of_their_own,
     loss.explain_by_equal_gradients,
     loss.explain_by_scale,
     loss.explain_by_own_factor,

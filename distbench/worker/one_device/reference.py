@@ -214,7 +214,7 @@ class Reference:
         for step in range(self.scenario.steps):
             before = self.start_of(tier, step, state)
             starts.append(self._put_away(before))
-            own_starts.append(tuple(self._put_away(alone) for alone in own))
+            own_starts.append(tuple(map(self._put_away_own, own)))
             batch = self.draw(step)
             digests.append(digest_batch(batch))
             session.restore_state(before)
@@ -273,10 +273,15 @@ class Reference:
         """Set the state from which a replica's shard starts a step, alone.
 
         It is that of the global batch, but for what the replica has for itself: that
-        is what its own shard has made of it so far.
+        is what its own shard has made of it so far. What trains as the mean of such
+        copies has one value, that of the global batch.
         """
         own = self._own_starts[tier][step][replica]
         self.session.restore_state({**self.starts[tier][step], **own})
+
+    def _put_away_own(self, state: State) -> State:
+        means = {v.path for v in self.session.variables if v.is_mean_of_copies}
+        return self._put_away({k: v for k, v in state.items() if k[0] not in means})
 
     def _put_away(self, state: State) -> State:
         """Copy a state into a table that keeps large arrays on disk."""
