@@ -27,7 +27,8 @@ class Flight:
             `tries`, how often it was handed to a worker.
         starts: The state from which each round starts: `INITIAL` the first, what is
             under a round's number the one after it. Its notes have `torn`, the paths of
-            the state that the update reads by one op, to write by another, and
+            the state that the update reads by one op, to write by another, `led`,
+            those of what is changed by what it reads of that after it wrote it, and
             `sparse`, whether the optimizer gets sparse gradients.
         orders: The state after each round in an order of reads and updates that may
             have been; one where every order gives the same.
@@ -63,6 +64,11 @@ class Flight:
     def torn_paths(self) -> frozenset[str]:
         """Paths of the state that other steps may change amid an update."""
         return frozenset(cast(list[str], self.starts.notes.get("torn", ())))
+
+    @property
+    def led_paths(self) -> frozenset[str]:
+        """Paths of what an update changes by torn state that it has read again."""
+        return frozenset(cast(list[str], self.starts.notes.get("led", ())))
 
     @property
     def torn(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ from distbench.diagnose.flight_findings import (
     Counted,
     Told,
     count_iterations,
+    find_trained,
     join_steps,
     make_finding,
     make_scaled,
@@ -117,6 +118,8 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
     if sum(each.count.saved for each in counted) > 0:
         unexplained = []
         _tell_counts(told, [each for each in counted if each.count.saved > 0])
+    if is_led:
+        _leave_out_led(flight, told, envelopes)
     _leave_out_slots(told)
     _leave_out_followers(flight, told, is_led=is_led)
     _join_swapped(told)
@@ -159,6 +162,33 @@ def _list_overtaken(flight: Flight, number: int) -> list[int]:
     first = number * flight.in_flight
     steps = range(first, first + flight.in_flight)
     return [step for step in steps if flight.staleness[step]]
+
+
+def _leave_out_led(
+    flight: Flight, told: dict[tuple[str, Phase], Told], envelopes: Sequence[Envelope]
+) -> None:
+    """What is changed by torn state, read again, has another one's update for its own.
+
+    So it may lack a step, and have one twice, where that state is wrong. A step that
+    everything lacks, or has again, is told of it all the same.
+    """
+    trained = find_trained(envelopes)
+    for code in ("lost-update", "extra-update"):
+        item = told.get((code, "variable"))
+        if item is None:
+            continue
+        whole = {
+            step
+            for step in join_steps(item.steps)
+            if all(step in item.steps.get(path, ()) for path in trained)
+        }
+        for path in flight.led_paths & item.steps.keys():
+            kept = {step: n for step, n in item.steps[path].items() if step in whole}
+            item.steps[path] = kept
+            if not kept:
+                item.leave_out(path)
+        if not item.steps:
+            del told[code, "variable"]
 
 
 def _leave_out_slots(told: dict[tuple[str, Phase], Told]) -> None:

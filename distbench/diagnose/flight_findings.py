@@ -55,6 +55,11 @@ class Told:
         """Share of the error that the steps explain, where they explain least."""
         return min(counted.count.confidence for counted in self.counted)
 
+    def leave_out(self, path: str) -> None:
+        """Say nothing of a variable."""
+        del self.steps[path]
+        self.counted[:] = [c for c in self.counted if c.envelope.variable != path]
+
 
 def join_steps(by_variable: Mapping[str, Mapping[int, int]]) -> set[int]:
     """The steps of all variables; see `Told`."""
@@ -223,11 +228,7 @@ def _count_whole(
     step: int,
 ) -> int:
     """-1 for a step that no variable has, n for one that all have n times more."""
-    trained = {
-        e.variable
-        for e in envelopes
-        if e.phase == "variable" and np.any(e.middle != e.start)
-    }
+    trained = find_trained(envelopes)
     for code, sign in (("lost-update", -1), ("extra-update", 1)):
         item = told.get((code, "variable"))
         # A step that left another one's update in the place of its own took place.
@@ -236,6 +237,15 @@ def _count_whole(
         if times and min(times) > 0:
             return sign * min(times)
     return 0
+
+
+def find_trained(envelopes: Sequence[Envelope]) -> set[str]:
+    """Paths of the variables that steps move."""
+    return {
+        e.variable
+        for e in envelopes
+        if e.phase == "variable" and np.any(e.middle != e.start)
+    }
 
 
 def make_scaled(flight: Flight, factor: CommonFactor) -> Finding:

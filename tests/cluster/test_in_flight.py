@@ -74,15 +74,27 @@ def time_steps(count: int):
 
 
 def find_torn_state():
-    """On one device: what each stock rule reads by one op, to write by another."""
+    """On one device: what each rule reads by one op, to write by another.
+
+    And what it changes by what it reads again of that.
+    """
     import keras
     import tensorflow as tf
     import tf_keras
 
     from distbench.faults.servers import SlotReadBack
     from distbench.worker.families import find_counter
-    from distbench.worker.state.torn import find_torn
+    from distbench.worker.state.torn import find_led, find_torn
     from distbench.worker.state.variables import VariableTable, list_state
+
+    def make_step(optimizer, variable):
+        # What comes as an argument has a handle that is none of the table's.
+        def step():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(variable**2)
+            optimizer.apply_gradients([(tape.gradient(loss, variable), variable)])
+
+        return step
 
     legacy, v1 = tf_keras.optimizers.legacy, tf.compat.v1.train
     made = {
@@ -103,17 +115,17 @@ def find_torn_state():
         if name.startswith("keras 3"):
             optimizer.build([variable])
 
-        def step(optimizer=optimizer, variable=variable):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(variable**2)
-            optimizer.apply_gradients([(tape.gradient(loss, variable), variable)])
-
-        graph = tf.function(step).get_concrete_function().graph
+        graph = (
+            tf.function(make_step(optimizer, variable)).get_concrete_function().graph
+        )
         state = list_state([variable], [optimizer], (), find_counter)
         table = VariableTable(state)
         paths = find_torn(graph, table)
-        roles = {v.info.role for v in table.state if v.info.path in paths}
-        found[name] = sorted(roles)
+        led = find_led(graph, table, paths)
+        found[name] = [
+            sorted({v.info.role for v in table.state if v.info.path in kind})
+            for kind in (paths, led)
+        ]
     return found
 
 
@@ -223,16 +235,16 @@ def test_what_other_steps_may_change_amid_an_update_is_told_by_its_ops() -> None
     """Which the origin of a race rests on; whether one shows is chance."""
     found = distbench.run(find_torn_state, "one")["worker", 0]
     assert found == {
-        "legacy momentum": [],
-        "legacy adam": [],
-        "tf_keras sgd": ["slot"],
-        "tf_keras momentum": ["slot"],
-        "tf_keras adam": ["slot"],
-        "keras 3 sgd": ["iterations"],
-        "keras 3 adam": ["iterations", "slot"],
-        "v1 momentum": [],
-        "v1 adam": ["slot"],
-        "slot read back": ["slot"],
+        "legacy momentum": [[], []],
+        "legacy adam": [[], []],
+        "tf_keras sgd": [["slot"], ["variable"]],
+        "tf_keras momentum": [["slot"], ["variable"]],
+        "tf_keras adam": [["slot"], ["variable"]],
+        "keras 3 sgd": [["iterations"], []],
+        "keras 3 adam": [["iterations", "slot"], ["variable"]],
+        "v1 momentum": [[], []],
+        "v1 adam": [["slot"], []],
+        "slot read back": [["slot"], ["variable"]],
     }
 
 

@@ -12,7 +12,15 @@ from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 from distbench.worker.in_flight.orders import draw_order, list_in_turn
 
 TALLY, SLOT, COUNTER = "tally", "tally/momentum", "iterations"
-ROLES = {TALLY: "variable", SLOT: "slot", COUNTER: "iterations"}
+VELOCITY, BIAS = "velocity", "bias"
+"""Of a program that keeps its own momentum."""
+ROLES = {
+    TALLY: "variable",
+    VELOCITY: "variable",
+    BIAS: "variable",
+    SLOT: "slot",
+    COUNTER: "iterations",
+}
 State = dict[str, np.ndarray]
 MOMENTUM = 0.5
 """Of a rule to which the order matters."""
@@ -192,7 +200,12 @@ def make_trace(
 
 
 def make_pair(
-    base: State, moved: Sequence[State], observed: State, *, torn: Collection[str] = ()
+    base: State,
+    moved: Sequence[State],
+    observed: State,
+    *,
+    torn: Collection[str] = (),
+    led: Collection[str] = (),
 ) -> Flight:
     """One round of two steps beside each other, of which is given what each adds.
 
@@ -200,7 +213,8 @@ def make_pair(
         base: What one device comes to; it starts from zeros.
         moved: What each of the two steps adds to that.
         observed: What the cluster left.
-        torn: Roles of the state that the step leaves open to others.
+        torn: The state that the step leaves open to others.
+        led: What it changes by such state, read again.
     """
     zeros = {name: 0 * value for name, value in base.items()}
 
@@ -223,7 +237,7 @@ def make_pair(
             "starts",
             [zeros],
             initial=zeros,
-            notes={"torn": [name for name in base if ROLES[name] in torn]},
+            notes={"torn": list(torn), "led": list(led)},
         ),
         orders=(make_trace("order", [base]),),
         lost=change(-1),

@@ -63,8 +63,8 @@ def test_how_often_an_extra_update_came_is_told() -> None:
 @pytest.mark.parametrize(
     ("torn", "phases"),
     [
-        (["slot"], ["slot"]),
-        (["slot", "variable"], ["slot", "variable"]),
+        ([SLOT], ["slot"]),
+        ([SLOT, TALLY], ["slot", "variable"]),
         ([], ["slot", "variable"]),
     ],
     ids=["slots-alone", "both", "neither"],
@@ -100,7 +100,7 @@ def test_what_a_slot_lacks_has_not_decayed_what_it_has(
 
 
 @pytest.mark.parametrize(
-    ("torn", "more"), [(["variable"], 0.2), ([], 1.0)], ids=["torn", "in-place"]
+    ("torn", "more"), [([TALLY], 0.2), ([], 1.0)], ids=["torn", "in-place"]
 )
 def test_what_weighs_more_without_another_step_did_not_come_twice(
     torn: list[str], more: float

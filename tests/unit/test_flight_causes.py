@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flights import COUNTER, MOMENTUM, SLOT, TALLY, Simulated, make_pair, make_trace
+from flights import (
+    BIAS,
+    COUNTER,
+    MOMENTUM,
+    SLOT,
+    TALLY,
+    VELOCITY,
+    Simulated,
+    make_pair,
+    make_trace,
+)
 
 from distbench.compare.envelope import list_envelopes
 from distbench.diagnose.flight import judge_flight
@@ -26,7 +36,7 @@ def test_what_moves_twice_as_far_by_a_wrong_counter_did_not_come_twice(
         {COUNTER: np.array(2.0), TALLY: ones},
         [{COUNTER: np.array(1.0), TALLY: own} for own in moved],
         {COUNTER: np.array(0.0), TALLY: ones + moved[0]},
-        torn=["iterations"],
+        torn=[COUNTER],
     )
     codes = [finding.code for finding in judge_flight(flight).findings]
     assert ("extra-update" in codes, "iterations-wrong" in codes) == (is_told, True)
@@ -73,15 +83,51 @@ def test_what_follows_from_a_wrong_counter_is_no_lost_update(
         {COUNTER: np.array(2.0), TALLY: ones},
         [{COUNTER: np.array(1.0), TALLY: part} for part in parts],
         {COUNTER: np.array(0.0), TALLY: ones - (1 - moved) * parts[0]},
-        torn=["iterations"],
+        torn=[COUNTER],
     )
     codes = [finding.code for finding in judge_flight(flight).findings]
     assert ("lost-update" in codes, "iterations-wrong" in codes) == (is_told, True)
 
 
+@pytest.mark.parametrize("led", [[], [TALLY]], ids=["by-itself", "by-velocity"])
+def test_what_takes_from_a_velocity_that_is_read_again_follows_from_it(
+    led: list[str],
+) -> None:
+    """Two steps write it, then both move the weights by what the second one wrote."""
+    both = np.full(4, 1.0, np.float32)
+    parts = [np.array([1, 1, 0, 0], np.float32), np.array([0, 0, 1, 1], np.float32)]
+    flight = make_pair(
+        {VELOCITY: both, TALLY: both, BIAS: both},
+        [{VELOCITY: part, TALLY: part, BIAS: part} for part in parts],
+        {VELOCITY: both - parts[0], TALLY: 2 * parts[1], BIAS: both},
+        torn=[VELOCITY],
+        led=led,
+    )
+    findings = judge_flight(flight).findings
+    assert findings[0].code == "lost-update"
+    named = {name for finding in findings for name in finding.variables}
+    assert named == ({VELOCITY} if led else {VELOCITY, TALLY})
+
+
+def test_a_step_that_all_variables_lack_is_told_of_what_takes_from_others_too() -> None:
+    both = np.full(4, 1.0, np.float32)
+    parts = [np.array([1, 1, 0, 0], np.float32), np.array([0, 0, 1, 1], np.float32)]
+    paths = (VELOCITY, TALLY, BIAS)
+    flight = make_pair(
+        dict.fromkeys(paths, both),
+        [dict.fromkeys(paths, part) for part in parts],
+        dict.fromkeys(paths, parts[1]),
+        torn=[VELOCITY],
+        led=[TALLY],
+    )
+    [finding] = judge_flight(flight).findings
+    assert finding.code == "lost-update"
+    assert set(finding.variables) == set(paths)
+
+
 @pytest.mark.parametrize(
     ("torn", "share", "is_stale"),
-    [(["slot"], 1.0, True), (["slot"], 0.8, False), ([], 1.0, False)],
+    [([SLOT], 1.0, True), ([SLOT], 0.8, False), ([], 1.0, False)],
     ids=["adds-of-older", "by-something-else", "by-one-op"],
 )
 def test_what_older_values_explain_wholly_is_a_stale_read(

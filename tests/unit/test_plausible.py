@@ -104,7 +104,7 @@ def test_a_step_that_counts_by_half_more_came_not_twice(momentum: float) -> None
     assert codes <= {"unexplained"}
 
 
-@pytest.mark.parametrize("torn", [["slot"], []], ids=["torn", "in-place"])
+@pytest.mark.parametrize("torn", [[SLOT], []], ids=["torn", "in-place"])
 def test_rows_that_another_step_overwrote_are_lost_alone(torn: list[str]) -> None:
     """The first step has six rows, of which the second wrote back three."""
     own = np.repeat([[1.0], [1.0], [0.0]], [3, 3, 3], axis=0) * np.ones(4)

@@ -50,6 +50,7 @@ class FlightJobs:
             **starts.notes,
             "batches": digests,
             "torn": reference.torn,
+            "led": reference.led,
             "sparse": self._rounds.has_sparse,
         }
         write_trace(replace(starts, notes=notes), folder, "starts")

@@ -8,6 +8,7 @@ slot and reads it again for its variable: the slot may be another step's by then
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 from distbench.worker.state.graphs import list_ops
@@ -34,6 +35,39 @@ def find_torn(graph: Any, table: VariableTable) -> list[str]:
         if parts.find_first(op) is not None
     ]
     return sorted({info.path for info in found if info is not None})
+
+
+def find_led(graph: Any, table: VariableTable, torn: Collection[str]) -> list[str]:
+    """Paths of state that is changed by what a step reads again of torn state.
+
+    What it reads before it writes is its view of all of that, old or not, as a gradient
+    is of all weights. What it reads after that was to be its own, and may be another's.
+
+    Args:
+        graph: Of the step on one device.
+        table: The subject's variables.
+        torn: See `find_torn`.
+
+    Returns:
+        Those of other variables, slots and counters, sorted.
+    """
+    handles = Handles(table)
+    written: set[tuple[int, str]] = set()
+    again: set[tuple[int, str]] = set()
+    led: set[str] = set()
+    for op in list_ops(graph):
+        info = handles.find(op.inputs[0]) if op.inputs else None
+        if info is None:
+            continue
+        place = id(op.graph), op.inputs[0].name
+        if op.type in READS:
+            if place in written:
+                again.add((id(op.graph), op.name))
+        elif info.path in torn:
+            written.add(place)
+        elif _comes_of(op, lambda other: (id(other.graph), other.name) in again):
+            led.add(info.path)
+    return sorted(led)
 
 
 class UpdatesInParts:
@@ -79,6 +113,13 @@ class UpdatesInParts:
 
 def _depends_on(op: Any, handle: str) -> bool:
     """Whether the other inputs of an op come of what another op read of a variable."""
+    return _comes_of(
+        op, lambda other: other.type in READS and other.inputs[0].name == handle
+    )
+
+
+def _comes_of(op: Any, is_source: Callable[[Any], bool]) -> bool:
+    """Whether the inputs of an op but its first come of such an op, of its graph."""
     waiting = [tensor.op for tensor in op.inputs[1:]]
     seen = {op.name}
     while waiting:
@@ -86,7 +127,7 @@ def _depends_on(op: Any, handle: str) -> bool:
         if other.name in seen:
             continue
         seen.add(other.name)
-        if other.type in READS and other.inputs[0].name == handle:
+        if is_source(other):
             return True
         waiting += [tensor.op for tensor in other.inputs]
     return False
