@@ -10,6 +10,7 @@ from grouped_losses import SHARDS, WIDTH, Batch, Compute, Shards
 from distbench.evidence import Evidence, Fed, Measure
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value, VariableInfo
+from distbench.worker.one_device.repeating import repeat_rows
 
 LAST = (3, 1, 1)
 RATE = np.float32(0.125)
@@ -189,7 +190,7 @@ class Simulator:
     ) -> None:
         shards = self.find_shards(step)
         for replica, part in enumerate(shard_slices(shards)):
-            shard = batch[part].repeat(times, axis=0)
+            shard = repeat_rows(batch[part], times)
             loss, gradient = self.run(shard, theta)
             put(values, step, "loss", loss, replica)
             put(values, step, "local_gradient", gradient, replica)

@@ -14,6 +14,7 @@ from distbench.trace import COMPUTED, Trace, TraceKey, Value
 from distbench.worker.one_device.exchanged import give_exchanged, scale_exchanged
 from distbench.worker.one_device.met import let_meet
 from distbench.worker.one_device.reference import Reference
+from distbench.worker.one_device.repeating import repeat_rows
 from distbench.worker.state.values import are_equal, are_near
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.draws import find_seeding
@@ -222,7 +223,7 @@ class Probes:
 
 def repeat_examples(shard: Any, times: int) -> Any:
     """A shard with every example so many times."""
-    return tf.nest.map_structure(lambda a: np.concatenate([a] * times), shard)
+    return tf.nest.map_structure(lambda rows: repeat_rows(rows, times), shard)
 
 
 def _changes(values: Mapping[TraceKey, Value]) -> bool:
