@@ -13,6 +13,7 @@ cluster, and for none where `--optimizer` asks for another.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,7 +95,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="of the scenarios of each test run the first, and every Nth after it",
+        help="of the scenarios of each file run the first, and every Nth after it",
     )
     group.addoption(
         "--require-gpus",
@@ -136,7 +137,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             cases = list_cases(metafunc.config, *marker.args, **marker.kwargs)
             if metafunc.config.getoption("one_cluster"):
                 cases = _take_one_cluster(cases)
-            cases = cases[:: metafunc.config.getoption("every")]
             metafunc.parametrize("case", cases, ids=[case.id for case in cases])
 
 
@@ -204,14 +204,37 @@ def _list_clusters(
     return [str(spec) for spec in specs if not kinds or spec.kind in kinds]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Leave out what `--every` passes over."""
+    counts: Counter[Path] = Counter()
+    kept, left = [], []
+    for item in items:
+        if _find_case(item) is None:
+            kept.append(item)
+            continue
+        number = counts[item.path]
+        counts[item.path] += 1
+        (left if number % config.getoption("every") else kept).append(item)
+    if left:
+        items[:] = kept
+        config.hook.pytest_deselected(items=left)
+
+
+def _find_case(item: pytest.Item) -> Case | None:
+    """What an item runs; tests of other folders may have cases of their own."""
+    spec = getattr(item, "callspec", None)
+    case = None if spec is None else spec.params.get("case")
+    return case if isinstance(case, Case) else None
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Note the clusters of the tests that differ in nothing else."""
     together = session.config.stash.setdefault(_TOGETHER, {})
     for item in session.items:
-        spec = getattr(item, "callspec", None)
-        case = None if spec is None else spec.params.get("case")
-        # Tests of other folders may have cases of their own.
-        if isinstance(case, Case):
+        if case := _find_case(item):
             together.setdefault(_find_group(item), []).append(case.cluster)
 
 

@@ -28,19 +28,21 @@ pytest.register_assert_rewrite(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave all cases of a test but the first ones for later: `first(count)`.
 
-    Of those that start clusters to the night, of all others to the sweeps.
+    Of those that start clusters to the night, and there it is the first one if nothing
+    is said; of all others to the sweeps.
     """
     seen: Counter[tuple[object, str]] = Counter()
     for item in items:
+        starts_clusters = item.get_closest_marker("cluster") is not None
+        later = "nightly" if starts_clusters else "sweep"
         first = item.get_closest_marker("first")
-        if first is None or item.get_closest_marker("sweep") is not None:
+        count = first.args[0] if first else 1 if starts_clusters else None
+        if count is None or item.get_closest_marker(later) is not None:
             continue
         test = (item.parent, getattr(item, "originalname", item.name))
         seen[test] += 1
-        if seen[test] > first.args[0]:
-            item.add_marker(
-                "nightly" if item.get_closest_marker("cluster") else "sweep"
-            )
+        if seen[test] > count:
+            item.add_marker(later)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -36,6 +36,7 @@ def check(jobs: int) -> Any:
     return document
 
 
+@pytest.mark.nightly
 def test_the_verdict_is_that_of_one_after_the_other() -> None:
     at_once = check(3)
     assert at_once == check(1)

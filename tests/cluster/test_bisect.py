@@ -69,6 +69,7 @@ def bisect(good: Path, bad: Path, *words: str) -> tuple[int, str]:
     return result.exit_code, " ".join(result.output.split())
 
 
+@pytest.mark.nightly
 def test_the_phase_that_a_version_changed_is_told(environments: dict[str, Path]):
     code, text = bisect(**environments)
     assert code == 1, text

@@ -21,6 +21,7 @@ def _check(name: str, cluster: str = "mwms:2", **options):
     return distbench.check(f"{SUBJECTS}:{name}", cluster, **options)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
@@ -48,6 +49,7 @@ def test_a_verdict_on_runs_that_were_skipped_tells_of_the_machine() -> None:
     assert verdict.environment["tensorflow"]
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("name", "code", "phase", "variables"),
     [
@@ -173,6 +175,7 @@ def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
     assert "bfloat16 is not in the list of allowed values" in verdict.runs[0].message
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("name", "words"),
     [

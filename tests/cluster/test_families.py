@@ -35,6 +35,7 @@ def test_names_that_the_framework_has_too_decide_nothing(name: str) -> None:
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
@@ -72,6 +73,7 @@ def test_arguments_may_be_given_by_name_in_every_family() -> None:
     assert phases < set(verdict.runs[0].references)
 
 
+@pytest.mark.nightly
 def test_a_step_may_update_less_often_than_the_first_one() -> None:
     """TensorFlow takes no sum under a condition, which is what is to be told."""
     verdict = distbench.check(f"{SUBJECTS}:UpdatesLessOften", "mirrored:2")
@@ -109,6 +111,7 @@ def test_a_path_that_a_family_lacks_names_those_it_has(
         distbench.check(f"{SUBJECTS}:{name}", "one", path=path, workload="linear")
 
 
+@pytest.mark.nightly
 def test_keras_3_clips_before_it_sums_and_its_own_sgd_shows_it() -> None:
     verdict = distbench.check(
         f"{SUBJECTS}:make_keras3_clipped",
@@ -147,6 +150,7 @@ def test_what_a_stock_optimizer_itself_is_refused_is_refused(
     assert {run.status for run in verdict.runs} == {Status.REFUSED}
 
 
+@pytest.mark.nightly
 def test_a_rule_that_counts_in_python_while_it_is_traced_passes() -> None:
     """What one device makes of its own gradients again is no measure of the rule."""
     verdict = distbench.check(
@@ -155,6 +159,7 @@ def test_a_rule_that_counts_in_python_while_it_is_traced_passes() -> None:
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
+@pytest.mark.nightly
 def test_and_what_is_wrong_with_its_subclass_is_found() -> None:
     verdict = distbench.check(
         f"{SUBJECTS}:make_doubled_nadam", "mwms:2", workload="linear", tier="bounded"
@@ -210,6 +215,7 @@ def test_a_mean_of_a_sparse_gradient_is_divided_alike() -> None:
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
+@pytest.mark.nightly
 def test_what_xla_joins_is_no_fault_in_the_exact_tier() -> None:
     verdict = distbench.check(
         "tf_keras.optimizers.legacy:Adam",

@@ -39,6 +39,7 @@ def test_faults_that_were_asked_for_are_those_that_befall() -> None:
     assert (run.status, run.setup["faults"]) == ("pass", [fault])
 
 
+@pytest.mark.nightly
 def test_a_step_that_replicas_take_and_one_device_leaves_out_is_wrong() -> None:
     """What follows from the gradient that they took is no excuse for taking it.
 

@@ -148,6 +148,7 @@ def make():
 """
 
 
+@pytest.mark.nightly
 def test_an_import_may_choose_its_keras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

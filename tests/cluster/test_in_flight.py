@@ -282,6 +282,7 @@ def test_a_lookup_table_is_put_back() -> None:
     ]
 
 
+@LONG
 def test_what_a_lookup_table_leads_has_a_place_in_flight() -> None:
     found = [
         distbench.check(f"{SERVED}:{name}", "ps:1+1", in_flight=2, steps=2).status

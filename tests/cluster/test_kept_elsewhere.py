@@ -91,6 +91,7 @@ def test_it_is_right(name: str) -> None:
     assert run.status == "pass", run
 
 
+@pytest.mark.nightly
 def test_steps_that_are_run_again_do_not_wait_for_longer() -> None:
     run = check_one(f"{_PROGRAMS}:Plateau")
     assert run.status == "pass", run

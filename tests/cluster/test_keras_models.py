@@ -53,6 +53,7 @@ def test_correct_models_pass(name: str, cluster: str) -> None:
     assert {"loss", "reduced_gradient", "variable"} <= set(run.references)
 
 
+@LONG
 @pytest.mark.parametrize(
     "name",
     [
@@ -188,6 +189,7 @@ def test_mistakes_are_named(
     assert found == (code, phase, variable, origin), describe_verdict(verdict)
 
 
+@LONG
 def test_which_term_of_a_models_loss_is_wrong_is_told() -> None:
     """Keras tells its loss before a tape, by which a term is known, is asked."""
     verdict = _check("keras_models.py:make_penalty_divided_twice", "mirrored:2")
@@ -197,6 +199,7 @@ def test_which_term_of_a_models_loss_is_wrong_is_told() -> None:
     assert finding.confidence > 0.99
 
 
+@LONG
 def test_where_a_model_takes_the_own_examples_is_told_by_the_line() -> None:
     name = "keras_statistics.py:make_keras3_averaged_variances"
     first = _check(name, "mirrored:2").runs[0].findings[0]
@@ -205,6 +208,7 @@ def test_where_a_model_takes_the_own_examples_is_told_by_the_line() -> None:
     assert line in first.explanation
 
 
+@LONG
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
@@ -223,6 +227,7 @@ def test_a_step_that_xla_compiles_is_judged_by_what_it_leaves(
     assert "XLA compiles the step as a whole" in run.message
 
 
+@LONG
 def test_no_fault_is_asked_for_that_xla_leaves_no_room_for() -> None:
     verdict = _check("keras_compiled.py:make_compiled_scaled", "one")
     assert verdict.status is Status.PASS, describe_verdict(verdict)
@@ -292,7 +297,7 @@ def test_the_smaller_batch_that_ends_an_epoch_is_keras_doing() -> None:
     assert "1 of 11 examples are left out" in passed.runs[0].message
 
 
-@pytest.mark.nightly
+@LONG
 def test_uneven_shards_are_weighed_alike_by_keras() -> None:
     verdict = distbench.check(
         f"{FOLDER}/keras_models.py:make_late", "mirrored:2", split=(5, 4)

@@ -69,6 +69,7 @@ def test_a_comparison_that_turns_far_away_is_told(name: str, step: int) -> None:
     assert f"changes in step {step}, and no step from there on" in run.message
 
 
+@LONG
 @pytest.mark.parametrize(
     ("name", "status"), [("Copied", "pass"), ("CopiedHalf", "fail")]
 )

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.cluster
 LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 
 
+@LONG
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
@@ -53,6 +54,7 @@ def test_a_replica_that_skips_alone_is_named() -> None:
 LAST = "distbench.faults.loss_scale:Keras3LastOverflows"
 
 
+@LONG
 def test_keras_3_asks_one_replica_and_its_own_sgd_shows_it() -> None:
     verdict = distbench.check(LAST, "mirrored:2", tier="bounded")
     (found,) = verdict.findings
@@ -61,6 +63,7 @@ def test_keras_3_asks_one_replica_and_its_own_sgd_shows_it() -> None:
     assert "dynamic_scale' stayed at 1024" in found.explanation
 
 
+@LONG
 def test_a_scale_whose_optimizer_has_no_slots_tells_of_the_step_by_itself() -> None:
     """Its number and its counter are those of a step that is not skipped."""
     target = Path(__file__).with_name("family_subjects.py")

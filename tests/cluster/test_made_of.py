@@ -39,6 +39,7 @@ class BestBeforeTheScale(faulty.BestOfOwnMeans):
         return 0.0 + self.report(loss)
 
 
+@pytest.mark.nightly
 def test_so_it_is_of_a_loss_before_its_scale() -> None:
     (run,) = distbench.check(BestBeforeTheScale, "mirrored:2", tier="bounded").runs
     assert [found.code for found in run.findings] == ["loss-not-scaled"]
@@ -60,6 +61,7 @@ class MeanOfErrors(faulty.BestOfOwnMeans):
         return super().reduce_losses(losses, batch)
 
 
+@pytest.mark.nightly
 def test_what_is_made_of_errors_before_they_are_a_loss_is_told() -> None:
     (run,) = distbench.check(MeanOfErrors, "mirrored:2", tier="bounded").runs
     assert any("mean" in found.variables for found in run.findings[1:])

@@ -73,6 +73,7 @@ def test_a_broken_contract_gets_one_clear_error(
         _observe(launch, name)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     "name",
     [

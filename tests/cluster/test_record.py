@@ -201,6 +201,7 @@ def test_what_cannot_be_watched_leaves_the_process_as_it_was(tmp_path: Path) -> 
     assert not {"apply_gradients", "_aggregate"} & set(vars(optimizers[0]))
 
 
+@pytest.mark.nightly
 def test_a_job_goes_on_where_its_trace_cannot_be_written(tmp_path: Path) -> None:
     found = json.loads(run_jobs(2, tmp_path, "lost"))
     (said,) = found["said"]

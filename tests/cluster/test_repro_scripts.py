@@ -205,6 +205,7 @@ def test_a_subject_of_the_running_process_cannot_be_shown():
         pick_case(verdict)
 
 
+@pytest.mark.nightly
 def test_what_a_script_writes_of_a_workload_is_the_workload():
     done = subprocess.run(
         [sys.executable, FOLDER / "repro_workloads.py"],

@@ -172,6 +172,7 @@ def test_taps_leave_a_model_as_it_is(name: str, cluster: str) -> None:
         assert trained[True, name] == trained[False, name]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cluster", [pytest.param("mirrored:2", marks=LONG), "mwms:2"])
 def test_asking_metrics_leaves_a_program_as_it_is(cluster: str) -> None:
     """One of them forgets what it showed, on one device; a cluster does not let it."""

@@ -89,6 +89,7 @@ def test_the_look_around_would_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(reached)
 
 
+@pytest.mark.nightly
 def test_on_other_hosts_servers_listen_on_the_hosts_own_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
