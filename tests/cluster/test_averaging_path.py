@@ -9,6 +9,8 @@ import pytest
 import distbench
 from distbench.verdict import Status, Verdict, describe_verdict
 
+pytestmark = pytest.mark.cluster
+
 OPTIMIZERS = Path(__file__).parent / "averaging_optimizers.py"
 
 

@@ -17,7 +17,6 @@ LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 # All were missed or named wrong once: a single number that is sent in fewer bits,
 # programs that one device takes to depend on grouping or on a narrow dtype, the moving
 # mean of one that does, and noise on the first of two replicas.
-@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "seed",
     [

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from one_run import check_one
 
+pytestmark = pytest.mark.cluster
+
 SCALED = Path(__file__).with_name("scaled_keras3.py")
 
 

@@ -291,6 +291,7 @@ def test_what_a_lookup_table_leads_has_a_place_in_flight() -> None:
     assert found == [Status.PASS, Status.PASS, Status.FAIL]
 
 
+@LONG
 def test_a_step_may_ask_for_its_worker() -> None:
     found = [
         distbench.check(f"{SERVED}:{name}", "ps:2+1", steps=2).status
@@ -337,6 +338,7 @@ def test_the_counting_workload_is_exact_in_lock_step() -> None:
     assert all(run.status is Status.PASS for run in verdict.runs)
 
 
+@LONG
 def test_a_copy_that_is_not_made_anew_is_a_stale_read() -> None:
     plan = plan_selftest(["every-other-step-fetches"], ["ps:1+1"])
     (cell,) = run_selftest(plan).faults

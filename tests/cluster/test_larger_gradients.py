@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from one_run import check_one
 
 from distbench.verdict import Run
 
+pytestmark = pytest.mark.cluster
 _OPTIMIZERS = Path(__file__).with_name("larger_optimizers.py")
 _NOTE = "note: one device changes larger gradients between its tape and its update"
 
@@ -16,6 +18,7 @@ def check(name: str, **options: object) -> Run:
     return check_one(f"{_OPTIMIZERS}:{name}", **options)
 
 
+@pytest.mark.nightly
 def test_a_clip_before_the_sum_is_found() -> None:
     run = check("make_clips_first", workload="linear")
     assert [finding.code for finding in run.findings] == ["clip-before-reduction"]
@@ -29,6 +32,7 @@ def test_a_clip_behind_the_sum_passes() -> None:
     assert run.message.endswith("so losses were 1024 times as large in another run")
 
 
+@pytest.mark.nightly
 def test_losses_of_the_users_own_stay_as_they_are() -> None:
     run = check("ClipsFirst")
     assert run.status == "pass"

@@ -11,6 +11,8 @@ from one_run import check_one
 import distbench
 from distbench.verdict import Run
 
+pytestmark = pytest.mark.cluster
+
 LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 _PROGRAMS = Path(__file__).with_name("late_programs.py")
 
@@ -24,6 +26,7 @@ def _find_line(text: str) -> int:
     return next(n for n, line in enumerate(lines, 1) if text in line)
 
 
+@LONG
 def test_as_many_steps_are_taken_as_slow_weights_need() -> None:
     run = check("make_slow", workload="linear")
     assert (run.status, run.setup["steps"]) == ("pass", 12)
@@ -36,6 +39,7 @@ def test_fewer_are_taken_where_that_is_asked_for() -> None:
     assert "first changes in step 5, after the last one of this run" in run.message
 
 
+@LONG
 @pytest.mark.parametrize(
     ("name", "status"), [("make_mean", "pass"), ("make_mean_by_replicas", "fail")]
 )
@@ -108,6 +112,7 @@ def test_nothing_is_said_of_steps_that_nobody_takes(name: str) -> None:
     assert not run.message
 
 
+@LONG
 @pytest.mark.parametrize("name", ["UpdatesInTurn", "UpdatesInTurnLater"])
 def test_an_update_may_be_left_out_of_several(name: str) -> None:
     """What goes on from it takes that of the steps which make it."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "averaged_sgd", "lazy_adam")
 U = 2.0**-24  # unit roundoff of float32

@@ -44,6 +44,7 @@ def test_shards_and_their_slots_are_as_on_one_device(
     assert all(run.checked for run in verdict.runs if run.status is Status.PASS)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "partitioner", "workload"),
     [
@@ -58,6 +59,7 @@ def test_a_global_norm_is_that_of_all_shards(
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "noted"), [("make_clipped", False), ("make_with_norm", True)]
 )
