@@ -19,6 +19,7 @@ def _check(name: str, cluster: str) -> Verdict:
     return distbench.check(subject, cluster, path="aggregator-mean", workload="mlp")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:3"])
 def test_a_loss_of_n_times_its_share_is_no_deviation_there(cluster: str) -> None:
     verdict = _check("Plain", cluster)

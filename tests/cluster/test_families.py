@@ -66,6 +66,7 @@ def test_a_mistake_is_named_in_every_family(name: str, cluster: str) -> None:
     assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
 
 
+@pytest.mark.nightly
 def test_arguments_may_be_given_by_name_in_every_family() -> None:
     verdict = distbench.check(f"{SUBJECTS}:GivesArgumentsByName", "mwms:2")
     assert verdict.status is Status.PASS, describe_verdict(verdict)

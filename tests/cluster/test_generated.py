@@ -33,6 +33,7 @@ def test_a_drawn_fault_is_found_and_named(seed: int) -> None:
     assert is_right(cell), (cell.found, cell.explanation)
 
 
+@LONG
 def test_a_drawn_program_passes() -> None:
     _, clean = plan_drawn(Seeds(first=3, count=1))
     (passed,) = run_selftest([clean]).unusual

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.cluster
 SCALED = Path(__file__).with_name("scaled_keras3.py")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("subject", "code"),
     [

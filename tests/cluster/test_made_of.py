@@ -13,6 +13,7 @@ from distbench.samples.replicas import all_reduce, update
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "code"),
     [

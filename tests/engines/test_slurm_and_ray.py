@@ -57,7 +57,11 @@ class Nodes:
         return [line for line in lines if "note" not in line]
 
 
-@pytest.fixture(scope="module", params=sorted(MODULES))
+# Ray takes a minute to start, and what is asked of both engines is the same.
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("ray", marks=pytest.mark.nightly), "slurm"],
+)
 def nodes(request: pytest.FixtureRequest) -> Iterator[Nodes]:
     module = MODULES[request.param]
     if lack := module.find_lack():
