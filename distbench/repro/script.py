@@ -38,7 +38,7 @@ $subject$train$cluster$told_by""")  # noqa: E501  # one line of the script
 
 # Workers print at the same time: what one has to say is written at once.
 _COMPARE = Template("""\
-${trained}lines = [$place + f" on one device: {one} allowed error: $bound"]
+${trained}lines = [$place + f" on one device: {one} allowed error: $allowed"]
 lines += [f"  replica {r}: {v}, ratio {v / one}" for r, v in enumerate(many, first)]
 print("\\n".join([*lines, ""]), end="", flush=True)
 os._exit(scratch.cleanup() or not np.allclose(many, one, rtol=0, atol=$bound, equal_nan=True))
@@ -46,7 +46,7 @@ os._exit(scratch.cleanup() or not np.allclose(many, one, rtol=0, atol=$bound, eq
 # Of steps in flight: which element a race spoils is chance.
 _COMPARE_ALL = Template("""\
 ${trained}apart = np.abs(many[0] - one) > $bound
-print($place, "wrong in", apart.sum(), "of", apart.size, "elements, allowed error: $bound")
+print($place, "wrong in", apart.sum(), "of", apart.size, "elements, allowed error: $allowed")
 print("  one device", one[apart][:8], "cluster", many[0][apart][:8], flush=True)
 os._exit(scratch.cleanup() or int(apart.any()))
 """)  # noqa: E501  # by a word
@@ -105,7 +105,10 @@ def write_script(case: Case, environment: Mapping[str, Any]) -> str:
         is_flight = case.scenario.in_flight > 1
         place = outcome.variable if is_flight else name_place(outcome)
         told_by = (_COMPARE_ALL if is_flight else _COMPARE).substitute(
-            trained=trained, bound=repr(case.bound), place=ascii(place)
+            trained=trained,
+            bound=repr(case.bound),
+            allowed=f"{case.bound:.3g}",
+            place=ascii(place),
         )
     shards = case.scenario.split or case.scenario.shards
     parts = {
