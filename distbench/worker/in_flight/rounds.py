@@ -23,6 +23,7 @@ from distbench.worker.in_flight.orders import (
 )
 from distbench.worker.in_flight.packed import LOOKUP, write_lookups
 from distbench.worker.one_device.reference import Reference
+from distbench.worker.state.torn import find_led, find_torn
 from distbench.worker.state.values import are_equal, perturb
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import StepsInFlight, Timed
@@ -57,6 +58,8 @@ class Rounds:
         lookups: What lookup tables held before the first step.
 
     Attributes:
+        torn: Paths of the state that the step leaves open to other steps.
+        led: Of what it changes by such state, read again.
         has_sparse: Whether the optimizer gets sparse gradients; known once planned.
     """
 
@@ -70,6 +73,9 @@ class Rounds:
         self._lookups = lookups
         self._starts: list[State] = []
         self._commutes = True
+        table = reference.session.table
+        self.torn = find_torn(reference.graph, table)
+        self.led = find_led(reference.graph, table, self.torn)
         self.has_sparse = False
 
     def list_lookups(self) -> list[State]:
@@ -149,7 +155,7 @@ class Rounds:
             ),
             lost={p: self._make_trace(f"without {p}", v) for p, v in lost.items()},
             again={p: self._make_trace(f"twice {p}", v) for p, v in again.items()},
-            stale=self._add_up(observed) if self._reference.torn else (),
+            stale=self._add_up(observed) if self.torn else (),
         )
 
     def _add_up(self, observed: Trace) -> tuple[Trace, ...]:

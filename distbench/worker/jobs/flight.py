@@ -49,8 +49,8 @@ class FlightJobs:
         notes = {
             **starts.notes,
             "batches": digests,
-            "torn": reference.torn,
-            "led": reference.led,
+            "torn": self._rounds.torn,
+            "led": self._rounds.led,
             "sparse": self._rounds.has_sparse,
         }
         write_trace(replace(starts, notes=notes), folder, "starts")

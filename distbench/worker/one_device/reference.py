@@ -30,7 +30,6 @@ from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.handles import Handles, find_written
-from distbench.worker.state.torn import find_led, find_torn
 from distbench.worker.state.values import are_equal, leaves_digits
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.session import Session
@@ -79,8 +78,6 @@ class Reference:
         self.narrowest = find_narrowest(graph, self.list_dtypes())
         self.draws = find_draws(graph)
         self.seeds = find_seeds(graph)
-        self.torn = find_torn(graph, session.table)
-        self.led = find_led(graph, session.table, self.torn)
         self.graph = graph
         # What a metric counts leads no later step.
         shown = {path for metric in session.metrics for path in metric.state}

@@ -15,6 +15,11 @@ _WRITES = ("Assign", "Resource")
 `ResourceApplyAdam`, `ResourceScatterUpdate`."""
 
 
+def is_write(op: Any) -> bool:
+    """Whether an op of a graph changes a variable that it takes."""
+    return bool(op.type.startswith(_WRITES)) and op.type not in READS
+
+
 class Handles:
     """Tells which variable a tensor in a graph stands for.
 
@@ -72,5 +77,5 @@ def find_written(graph: Any, table: VariableTable) -> frozenset[str]:
 def list_written(graph: Any) -> Iterator[Any]:
     """What ops take that change a variable, its handle among them."""
     for op in list_ops(graph):
-        if op.type.startswith(_WRITES) and op.type not in READS:
+        if is_write(op):
             yield from op.inputs  # Adam's op has its slots beside the variable

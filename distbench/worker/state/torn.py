@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from distbench.worker.state.graphs import list_ops
-from distbench.worker.state.handles import READS, Handles
+from distbench.worker.state.handles import READS, Handles, is_write
 from distbench.worker.state.variables import VariableTable
 
 _OVERWRITES = ("AssignVariableOp", "ResourceScatterUpdate", "ResourceScatterNdUpdate")
@@ -63,6 +63,8 @@ def find_led(graph: Any, table: VariableTable, torn: Collection[str]) -> list[st
         if op.type in READS:
             if place in written:
                 again.add((id(op.graph), op.name))
+        elif not is_write(op):
+            continue
         elif info.path in torn:
             written.add(place)
         elif _comes_of(op, lambda other: (id(other.graph), other.name) in again):
