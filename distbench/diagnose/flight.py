@@ -183,10 +183,7 @@ def _leave_out_led(
             if all(step in item.steps.get(path, ()) for path in trained)
         }
         for path in flight.led_paths & item.steps.keys():
-            kept = {step: n for step, n in item.steps[path].items() if step in whole}
-            item.steps[path] = kept
-            if not kept:
-                item.leave_out(path)
+            item.keep(path, whole)
         if not item.steps:
             del told[code, "variable"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,10 +55,13 @@ class Told:
         """Share of the error that the steps explain, where they explain least."""
         return min(counted.count.confidence for counted in self.counted)
 
-    def leave_out(self, path: str) -> None:
-        """Say nothing of a variable."""
-        del self.steps[path]
-        self.counted[:] = [c for c in self.counted if c.envelope.variable != path]
+    def keep(self, path: str, steps: Collection[int]) -> None:
+        """Say of a variable only that it concerns these steps, or nothing."""
+        kept = {step: n for step, n in self.steps.pop(path).items() if step in steps}
+        if kept:
+            self.steps[path] = kept
+        else:
+            self.counted[:] = [c for c in self.counted if c.envelope.variable != path]
 
 
 def join_steps(by_variable: Mapping[str, Mapping[int, int]]) -> set[int]:

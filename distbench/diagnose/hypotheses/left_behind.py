@@ -68,9 +68,11 @@ def explain_by_weights_of_their_own(context: Context) -> Iterator[Hypothesis]:
 
     What follows from that is not predicted. But all that is wrong has to come after it.
     """
+    if context.phase not in COMPUTED:
+        return
     paths = [path for path, info in context.infos.items() if info.is_mean_of_copies]
     begun = _find_apart(context, paths)
-    if context.phase not in COMPUTED or begun is None:
+    if begun is None:
         return
     step, (first, *others) = begun
     if any(case.key.step <= step for case in context.cases):
