@@ -7,6 +7,15 @@ from distbench.samples.copied import Copied, CopiedMean, CopiedUnseen
 from distbench.samples.lazy import tf
 from distbench.samples.program import BUFFERS, TRAINED
 from distbench.samples.replicas import all_reduce
+from distbench.unusual.local_state import OwnCopiesReadAsMean
+
+_divided = fault(
+    "mean-instead-of-sum",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
 
 
 @fault(
@@ -22,13 +31,7 @@ class NobodySumsForOwnCopies(Copied):
         return gradient
 
 
-@fault(
-    "mean-instead-of-sum",
-    "variable",
-    TRAINED,
-    like="keras-team/keras#20541",
-    clusters=WIDE,
-)
+@_divided
 class MeanForOwnCopies(Copied):
     """Every replica moves its own momentum by the mean, in place of the sum."""
 
@@ -64,13 +67,7 @@ class UnseenSummedTwiceForOwnCopies(CopiedUnseen):
         return all_reduce("sum", super().reduce(gradient))
 
 
-@fault(
-    "mean-instead-of-sum",
-    "variable",
-    TRAINED,
-    like="keras-team/keras#20541",
-    clusters=WIDE,
-)
+@_divided
 class OwnStepsOfShares(CopiedMean):
     """Own copies step by a share of the gradient, and their mean by an N-th of it."""
 
@@ -78,29 +75,17 @@ class OwnStepsOfShares(CopiedMean):
         return value - self.rate * gradient
 
 
-@fault(
-    "mean-instead-of-sum",
-    "variable",
-    TRAINED,
-    like="keras-team/keras#20541",
-    clusters=WIDE,
-)
-class OwnStepsOfSharesApart(OwnStepsOfShares):
+@_divided
+class OwnStepsOfSharesApart(OwnStepsOfShares, OwnCopiesReadAsMean):
     """The same, and nothing averages the copies but who reads them."""
-
-    def average(self, value):
-        return value
 
 
 @fault("replicas-diverged", "variable", TRAINED, like="horovod/horovod#3786")
-class OwnStepsBySigns(CopiedMean):
+class OwnStepsBySigns(OwnCopiesReadAsMean):
     """Own copies step by the signs of the own gradient, and nothing averages them."""
 
     def step(self, value, gradient):
         return value - self.rate * tf.sign(gradient)
-
-    def average(self, value):
-        return value
 
 
 @fault("replicas-diverged", "loss", ("", *TRAINED), like="keras-team/keras#19467")
