@@ -71,15 +71,18 @@ prepare_environment() {
   printf '%s\n' "$want" >"$stamp"
 }
 
-# Installs Slurm's daemons, where that needs nobody's password, and Ray. Tests that lack
-# either say so.
-prepare_engines() {
+# Installs Slurm's daemons, where that needs nobody's password. Tests that lack an engine
+# say so.
+prepare_slurm() {
   if ! command -v slurmd >/dev/null && command -v apt-get >/dev/null && [[ $EUID == 0 ]]; then
     echo "installing slurm-wlm and munge"
     { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes \
       --no-install-recommends slurm-wlm munge; } >/dev/null ||
       echo "slurm-wlm could not be installed"
   fi
+}
+
+prepare_ray() {
   if ! .venv/bin/python -c 'import ray' 2>/dev/null; then
     echo "installing distbench[ray] into .venv"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \
