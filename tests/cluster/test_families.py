@@ -35,14 +35,14 @@ def test_names_that_the_framework_has_too_decide_nothing(name: str) -> None:
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
-@pytest.mark.nightly
+@LONG
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
-        pytest.param("keras2-options", "mwms:2", marks=LONG),
-        pytest.param("keras2-loss-scale", "mirrored:2", marks=LONG),
+        ("keras2-options", "mwms:2"),
+        ("keras2-loss-scale", "mirrored:2"),
         ("keras3-options", "mirrored:2"),
-        pytest.param("v1-many-rules", "mirrored:2", marks=LONG),
+        ("v1-many-rules", "mirrored:2"),
         ("keras3-layers", "mwms:2"),
     ],
 )
@@ -66,7 +66,7 @@ def test_a_mistake_is_named_in_every_family(name: str, cluster: str) -> None:
     assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
 
 
-@pytest.mark.nightly
+@LONG
 def test_arguments_may_be_given_by_name_in_every_family() -> None:
     verdict = distbench.check(f"{SUBJECTS}:GivesArgumentsByName", "mwms:2")
     assert verdict.status is Status.PASS, describe_verdict(verdict)
@@ -74,7 +74,7 @@ def test_arguments_may_be_given_by_name_in_every_family() -> None:
     assert phases < set(verdict.runs[0].references)
 
 
-@pytest.mark.nightly
+@LONG
 def test_a_step_may_update_less_often_than_the_first_one() -> None:
     """TensorFlow takes no sum under a condition, which is what is to be told."""
     verdict = distbench.check(f"{SUBJECTS}:UpdatesLessOften", "mirrored:2")
@@ -112,7 +112,7 @@ def test_a_path_that_a_family_lacks_names_those_it_has(
         distbench.check(f"{SUBJECTS}:{name}", "one", path=path, workload="linear")
 
 
-@pytest.mark.nightly
+@LONG
 def test_keras_3_clips_before_it_sums_and_its_own_sgd_shows_it() -> None:
     verdict = distbench.check(
         f"{SUBJECTS}:make_keras3_clipped",
@@ -151,7 +151,7 @@ def test_what_a_stock_optimizer_itself_is_refused_is_refused(
     assert {run.status for run in verdict.runs} == {Status.REFUSED}
 
 
-@pytest.mark.nightly
+@LONG
 def test_a_rule_that_counts_in_python_while_it_is_traced_passes() -> None:
     """What one device makes of its own gradients again is no measure of the rule."""
     verdict = distbench.check(
@@ -160,7 +160,7 @@ def test_a_rule_that_counts_in_python_while_it_is_traced_passes() -> None:
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
-@pytest.mark.nightly
+@LONG
 def test_and_what_is_wrong_with_its_subclass_is_found() -> None:
     verdict = distbench.check(
         f"{SUBJECTS}:make_doubled_nadam", "mwms:2", workload="linear", tier="bounded"
@@ -216,7 +216,7 @@ def test_a_mean_of_a_sparse_gradient_is_divided_alike() -> None:
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
-@pytest.mark.nightly
+@LONG
 def test_what_xla_joins_is_no_fault_in_the_exact_tier() -> None:
     verdict = distbench.check(
         "tf_keras.optimizers.legacy:Adam",
@@ -228,7 +228,7 @@ def test_what_xla_joins_is_no_fault_in_the_exact_tier() -> None:
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
-@pytest.mark.nightly
+@LONG
 def test_what_xla_joins_is_no_fault() -> None:
     """Here a slot comes out one rounding away from one device's."""
     verdict = distbench.check(

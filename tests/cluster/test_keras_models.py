@@ -55,11 +55,7 @@ def test_correct_models_pass(name: str, cluster: str) -> None:
 
 @LONG
 @pytest.mark.parametrize(
-    "name",
-    [
-        "keras_steps.py:make_micro_steps",
-        pytest.param("keras_steps.py:make_adversaries", marks=LONG),
-    ],
+    "name", ["keras_steps.py:make_micro_steps", "keras_steps.py:make_adversaries"]
 )
 def test_of_several_losses_in_a_step_none_is_taken_for_the_replicas(name: str) -> None:
     verdict = _check(name, "mirrored:2")
@@ -213,8 +209,8 @@ def test_where_a_model_takes_the_own_examples_is_told_by_the_line() -> None:
     ("name", "cluster"),
     [
         ("keras_compiled.py:make_compiled", "central:2"),
-        pytest.param("keras_compiled.py:make_compiled_keras3", "central:2", marks=LONG),
-        pytest.param("keras_compiled.py:make_compiled_keras3", "one", marks=LONG),
+        ("keras_compiled.py:make_compiled_keras3", "central:2"),
+        ("keras_compiled.py:make_compiled_keras3", "one"),
     ],
 )
 def test_a_step_that_xla_compiles_is_judged_by_what_it_leaves(

@@ -21,7 +21,7 @@ LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
     [
         ("last-overflows", "mirrored:2"),
         ("all-overflow", "mwms:2"),
-        pytest.param("keras2-last-overflows", "mwms:2", marks=LONG),
+        ("keras2-last-overflows", "mwms:2"),
     ],
 )
 def test_a_step_that_all_replicas_skip_passes(name: str, cluster: str) -> None:

@@ -49,7 +49,7 @@ def test_shards_and_their_slots_are_as_on_one_device(
     ("name", "partitioner", "workload"),
     [
         ("WithSlots", "fixed:2", None),
-        pytest.param("make_clipped", "max:8", "linear", marks=pytest.mark.nightly),
+        ("make_clipped", "max:8", "linear"),
     ],
 )
 def test_a_global_norm_is_that_of_all_shards(

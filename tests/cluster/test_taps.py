@@ -172,8 +172,8 @@ def test_taps_leave_a_model_as_it_is(name: str, cluster: str) -> None:
         assert trained[True, name] == trained[False, name]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("cluster", [pytest.param("mirrored:2", marks=LONG), "mwms:2"])
+@LONG
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
 def test_asking_metrics_leaves_a_program_as_it_is(cluster: str) -> None:
     """One of them forgets what it showed, on one device; a cluster does not let it."""
     names = ("UnlistedMetrics", "MetricsThatRescale")
@@ -210,7 +210,7 @@ def test_a_gradient_scaled_by_a_millionth_is_noticed() -> None:
     assert scaled != _run("mirrored:2", "linear", tapped=False)
 
 
-@pytest.mark.nightly
+@LONG
 def test_taps_stay_out_of_what_xla_compiles() -> None:
     """A tap's shape is not fixed, and XLA cannot assign such a variable.
 
