@@ -112,10 +112,14 @@ class Climber(Simulator):
         theta: Batch,
         weights: list[float],
     ) -> None:
-        """What the shards compute, and what their step leaves."""
+        """What the shards compute, and what their step leaves.
+
+        What they hand over is added up in float64 and rounded once, as one device does
+        it: in float32 a sum that cancels is further off than a single rounding.
+        """
         self.put_shards(values, step, batch, theta)
         parts = [
-            np.asarray(values[key])
+            np.asarray(values[key], np.float64)
             for key in values
             if (key.step, key.phase) == (step, "local_gradient")
         ]
