@@ -143,7 +143,9 @@ class Judging:
             seconds += other.run.seconds
             told = way.tell(first, other)
             if isinstance(told, Run):
-                run = replace(told, seconds=seconds)
+                # The time it was given hangs on how long the first one took.
+                setup = {**told.setup, "timeout_s": item.scenario.timeout_s}
+                run = replace(told, seconds=seconds, setup=setup)
                 return other._replace(run=run, own=evidence)
             if told is not None:
                 first = first._replace(judgement=told)

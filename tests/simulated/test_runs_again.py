@@ -95,6 +95,8 @@ def test_rounding_is_told_from_what_is_wrong_where_numbers_are_drawn() -> None:
     assert ways == [STEADILY, AND_GIVEN]
     assert run.status is Status.PASS, run
     assert [f.code for f in run.findings if f.warning] == ["nondeterministic-update"]
+    # What is told of the scenario does not hang on how fast a machine is.
+    assert run.setup["timeout_s"] == Scenario(target="m:f").timeout_s
 
 
 def test_what_the_run_with_op_determinism_does_not_have_is_no_rounding() -> None:
