@@ -13,7 +13,6 @@ from distbench.errors import BadInputError
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
-LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 SUBJECTS = Path(__file__).with_name("subjects.py")
 
 
@@ -71,7 +70,7 @@ def test_a_verdict_on_runs_that_were_skipped_tells_of_the_machine() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("cluster", ["mirrored:2", pytest.param("mwms:2", marks=LONG)])
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
 def test_planted_mistakes_are_named(
     name: str, code: str, phase: str, variables: set[str], cluster: str
 ) -> None:

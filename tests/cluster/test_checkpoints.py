@@ -27,22 +27,10 @@ def _check(target: str, cluster: str, before: str, **options):
         pytest.param(ADAM, "mirrored:3", "mwms:2", "mlp", marks=LONG),
         (ADAM, "mwms:2", "mwms:2", "embedding"),
         (ADAM, "central:2", "ps:1+1", "linear"),
-        pytest.param(
-            f"{HERE}/family_subjects.py:make_keras2_adam",
-            "one",
-            "mirrored:2",
-            "linear",
-            marks=LONG,
-        ),
+        (f"{HERE}/family_subjects.py:make_keras2_adam", "one", "mirrored:2", "linear"),
         (f"{HERE}/family_subjects.py:make_keras3_adam", "mwms:2", "one", "linear"),
         (f"{HERE}/family_subjects.py:make_v1_adam", "mirrored:2", "mwms:2", "linear"),
-        pytest.param(
-            f"{HERE}/keras_models.py:make_dense",
-            "mirrored:2",
-            "mwms:2",
-            None,
-            marks=LONG,
-        ),
+        (f"{HERE}/keras_models.py:make_dense", "mirrored:2", "mwms:2", None),
         (f"{HERE}/keras_models.py:make_keras3", "one", "mirrored:2", None),
         (f"{HERE}/pipelines.py:Sharded", "mirrored:2", "mwms:2", None),
         (f"{HERE}/saved_programs.py:SavedByItself", "mwms:2", "mirrored:3", None),
@@ -106,9 +94,7 @@ def test_a_rate_survives_that_was_changed(name: str, after: int) -> None:
     assert verdict.status is Status.PASS, describe_verdict(verdict)
 
 
-@pytest.mark.parametrize(
-    "name", ["PartlyBuilt", pytest.param("PartlyBuiltV1", marks=LONG)]
-)
+@pytest.mark.parametrize("name", ["PartlyBuilt", "PartlyBuiltV1"])
 def test_slots_survive_of_which_some_exist(name: str) -> None:
     target = f"{HERE}/saved_programs.py:{name}"
     verdict = _check(target, "mirrored:3", "mirrored:2")
@@ -119,21 +105,15 @@ def test_slots_survive_of_which_some_exist(name: str) -> None:
     ("name", "after", "variables"),
     [
         ("OptimizerForgotten", 0, {"Adam/dense/kernel/m", "Adam/dense/kernel/v"}),
-        pytest.param(
+        (
             "OptimizerForgotten",
             1,
             {"Adam/dense/kernel/m", "Adam/dense/kernel/v", "Adam/iter"},
-            marks=LONG,
         ),
         ("CounterForgotten", 0, {"Adam/iter"}),
         ("SlotsMadeTooLate", 0, {"Adam/dense/kernel/m", "Adam/dense/kernel/v"}),
         ("RateForgotten", 1, {"Adam/learning_rate"}),
-        pytest.param(
-            "SavesKernelSlots",
-            0,
-            {"Adam/dense/bias/m", "Adam/dense/bias/v"},
-            marks=LONG,
-        ),
+        ("SavesKernelSlots", 0, {"Adam/dense/bias/m", "Adam/dense/bias/v"}),
     ],
 )
 def test_state_that_starts_over_is_named(

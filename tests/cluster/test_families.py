@@ -56,8 +56,8 @@ def test_options_of_the_base_class_pass(name: str, cluster: str) -> None:
     [
         ("keras2-momentum-of-own-gradient", "mwms:2"),
         ("keras3-nobody-sums", "mwms:2"),
-        pytest.param("keras3-momentum-of-own-gradient", "mirrored:2", marks=LONG),
-        pytest.param("v1-momentum-of-own-gradient", "mwms:2", marks=LONG),
+        ("keras3-momentum-of-own-gradient", "mirrored:2"),
+        ("v1-momentum-of-own-gradient", "mwms:2"),
         ("v1-global-step-of-replicas", "mirrored:2"),
     ],
 )
@@ -138,7 +138,7 @@ def test_what_an_option_makes_the_framework_refuse_is_refused() -> None:
     ("name", "path"),
     [
         ("make_keras3_muon", "default"),
-        pytest.param("make_v1_adam", "user", marks=LONG),
+        ("make_v1_adam", "user"),
     ],
 )
 def test_what_a_stock_optimizer_itself_is_refused_is_refused(

@@ -21,10 +21,10 @@ LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
     "seed",
     [
         3004,
-        pytest.param(3028, marks=LONG),
+        3028,
         3035,
-        pytest.param(5005, marks=LONG),
-        pytest.param(6036, marks=LONG),
+        5005,
+        6036,
     ],
 )
 def test_a_drawn_fault_is_found_and_named(seed: int) -> None:

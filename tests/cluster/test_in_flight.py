@@ -215,7 +215,7 @@ def _fly(name: str, cluster: str, **options) -> Run:
         pytest.param("slot-read-back", marks=LONG),
         pytest.param("average-assigned-and-checked", marks=LONG),
         "applied-again",
-        pytest.param("counted-by-each-worker", marks=LONG),
+        "counted-by-each-worker",
     ],
 )
 def test_a_fault_of_steps_in_flight_is_found_and_named(name: str) -> None:
@@ -223,9 +223,7 @@ def test_a_fault_of_steps_in_flight_is_found_and_named(name: str) -> None:
     assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
 
 
-@pytest.mark.parametrize(
-    "name", ["slow-in-place", pytest.param("program-in-flight", marks=LONG)]
-)
+@pytest.mark.parametrize("name", ["slow-in-place", "program-in-flight"])
 def test_correct_steps_in_flight_pass(name: str) -> None:
     (passed,) = run_selftest(plan_selftest([name], ["ps:2+1"])).unusual
     assert passed.status is Status.PASS, passed.found

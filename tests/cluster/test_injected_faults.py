@@ -37,7 +37,7 @@ def check(subject: str, cluster: str, *faults: Fault, **options: Any) -> Run:
     ("fault", "words"),
     [
         (Fault.kill(1, _STEP), "was killed by SIGKILL"),
-        pytest.param(Fault.stop(1, _STEP), "was stopped by a signal", marks=LONG),
+        (Fault.stop(1, _STEP), "was stopped by a signal"),
     ],
     ids=str,
 )
@@ -103,7 +103,7 @@ def test_who_leaves_a_corrupt_step_out_passes(subject: str, cluster: str) -> Non
 
 @pytest.mark.parametrize(
     "subject",
-    ["Trusting", pytest.param("make_sgd", marks=LONG)],
+    ["Trusting", "make_sgd"],
 )
 def test_who_takes_nan_as_it_is_fails_at_that_step_and_replica(subject: str) -> None:
     run = check(subject, "mirrored:2", Fault.corrupt(1, _STEP))

@@ -85,7 +85,7 @@ class Seen:
     step: int
 
 
-@pytest.mark.parametrize("name", ["Centred", pytest.param("Drawing", marks=LONG)])
+@pytest.mark.parametrize("name", ["Centred", "Drawing"])
 def test_it_is_right(name: str) -> None:
     run = check_one(f"{_PROGRAMS}:{name}")
     assert run.status == "pass", run

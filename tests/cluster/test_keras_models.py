@@ -24,25 +24,21 @@ def _check(name: str, cluster: str):
     ("name", "cluster"),
     [
         ("keras_models.py:make_dense", "mwms:2"),
-        pytest.param("keras_models.py:make_late", "mirrored:2", marks=LONG),
+        ("keras_models.py:make_late", "mirrored:2"),
         ("keras_models.py:make_keras3", "mirrored:2"),
         ("keras_models.py:make_mean_penalty", "mirrored:2"),
-        pytest.param("keras_models.py:many_inputs", "mwms:2", marks=LONG),
-        pytest.param(
-            "keras_models.py:make_losses_of_examples", "mirrored:2", marks=LONG
-        ),
-        pytest.param("keras_models.py:make_undescribed", "mirrored:2", marks=LONG),
-        pytest.param("keras_models.py:many_inputs_keras3", "mirrored:2", marks=LONG),
-        pytest.param("keras_steps.py:make_share_of_mean", "mwms:2", marks=LONG),
+        ("keras_models.py:many_inputs", "mwms:2"),
+        ("keras_models.py:make_losses_of_examples", "mirrored:2"),
+        ("keras_models.py:make_undescribed", "mirrored:2"),
+        ("keras_models.py:many_inputs_keras3", "mirrored:2"),
+        ("keras_steps.py:make_share_of_mean", "mwms:2"),
         ("keras_statistics.py:make_before_statistics", "mirrored:2"),
         ("keras_models.py:make_dense", "ps:2+1"),
-        pytest.param("keras_models.py:make_several_steps", "mirrored:2", marks=LONG),
-        pytest.param("keras_models.py:make_several_steps", "ps:2+1", marks=LONG),
+        ("keras_models.py:make_several_steps", "mirrored:2"),
+        ("keras_models.py:make_several_steps", "ps:2+1"),
         ("keras_steps.py:make_keras3_share_of_mean", "mirrored:2"),
-        pytest.param("keras_statistics.py:make_synchronised", "mwms:2", marks=LONG),
-        pytest.param(
-            "keras_statistics.py:make_keras3_synchronised", "mirrored:2", marks=LONG
-        ),
+        ("keras_statistics.py:make_synchronised", "mwms:2"),
+        ("keras_statistics.py:make_keras3_synchronised", "mirrored:2"),
     ],
 )
 def test_correct_models_pass(name: str, cluster: str) -> None:
@@ -87,41 +83,37 @@ def test_a_later_update_of_a_step_goes_on_from_where_noise_led_the_first() -> No
             "",
             "subject",
         ),
-        pytest.param(
+        (
             "keras_steps.py:make_not_reduced",
             "mirrored:2",
             "missing-reduction",
             "reduced_gradient",
             "dense/kernel",
             "subject",
-            marks=LONG,
         ),
-        pytest.param(
+        (
             "keras_steps.py:make_own_metric_wrong",
             "mirrored:2",
             "metric-wrong",
             "loss",
             "own/count",
             "subject",
-            marks=LONG,
         ),
-        pytest.param(
+        (
             "keras_steps.py:make_keras3_mean_of_shard",
             "mirrored:2",
             "loss-not-scaled",
             "loss",
             "",
             "subject",
-            marks=LONG,
         ),
-        pytest.param(
+        (
             "keras_statistics.py:make_keras3_statistics",
             "mirrored:2",
             "statistics-not-synchronized",
             "variable",
             "sequential/batch_normalization/moving_mean",
             "framework",
-            marks=LONG,
         ),
         (
             "keras_statistics.py:make_keras3_own_statistics",
@@ -139,14 +131,13 @@ def test_a_later_update_of_a_step_goes_on_from_where_noise_led_the_first() -> No
             "",
             "framework",
         ),
-        pytest.param(
+        (
             "keras_models.py:make_summed_penalty",
             "mirrored:2",
             "loss-scaled-twice",
             "loss",
             "",
             "subject",
-            marks=LONG,
         ),
         (
             "keras_models.py:make_masked",
@@ -156,14 +147,13 @@ def test_a_later_update_of_a_step_goes_on_from_where_noise_led_the_first() -> No
             "",
             "framework",
         ),
-        pytest.param(
+        (
             "keras_models.py:make_keras3_several_steps",
             "mirrored:2",
             "raises",
             "step",
             "",
             "framework",
-            marks=LONG,
         ),
         (
             "keras_models.py:make_rate_of_workers",

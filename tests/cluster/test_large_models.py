@@ -68,7 +68,7 @@ class Wide:
     ("reduction", "codes"),
     [
         ("mean", ["mean-instead-of-sum"]),
-        pytest.param("", [], marks=pytest.mark.nightly),
+        ("", []),
     ],
     ids=["fault", "right"],
 )

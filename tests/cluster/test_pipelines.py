@@ -32,14 +32,14 @@ def _check(name: str, cluster: str, file: str = "pipelines.py", **options):
         ("FromFiles", "mwms:2"),
         ("Sharded", "ps:2+1"),
         ("Remainder", "mwms:2"),
-        pytest.param("RemainderOfCounted", "mwms:3", marks=LONG),
-        pytest.param("LoneRemainder", "mwms:2", marks=LONG),
-        pytest.param("Remainder", "mirrored:2", marks=LONG),
-        pytest.param("Remainder", "ps:2+1", marks=LONG),
-        pytest.param("Distributed", "ps:2+1", marks=LONG),
-        pytest.param("FromUnevenFiles", "ps:2+1", marks=LONG),
-        pytest.param("ShardedByHand", "mwms:2", marks=LONG),
-        pytest.param("Endless", "ps:2+1", marks=LONG),
+        ("RemainderOfCounted", "mwms:3"),
+        ("LoneRemainder", "mwms:2"),
+        ("Remainder", "mirrored:2"),
+        ("Remainder", "ps:2+1"),
+        ("Distributed", "ps:2+1"),
+        ("FromUnevenFiles", "ps:2+1"),
+        ("ShardedByHand", "mwms:2"),
+        ("Endless", "ps:2+1"),
     ],
 )
 def test_pipelines_that_give_each_example_once_pass(name: str, cluster: str) -> None:
@@ -73,7 +73,7 @@ def test_examples_that_come_twice_or_never_are_counted(
     ("name", "code"),
     [
         ("RemainderOfMeans", "mean-of-means"),
-        pytest.param("LoneRemainderOfMeans", "nonfinite", marks=LONG),
+        ("LoneRemainderOfMeans", "nonfinite"),
     ],
 )
 def test_the_smaller_batch_that_ends_an_epoch_is_checked(name: str, code: str) -> None:
@@ -84,7 +84,7 @@ def test_the_smaller_batch_that_ends_an_epoch_is_checked(name: str, code: str) -
     assert "step 2 (batch 4 of the epoch) has" in run.message
 
 
-@pytest.mark.parametrize("cluster", ["mwms:3", pytest.param("mwms:4", marks=LONG)])
+@pytest.mark.parametrize("cluster", ["mwms:3", "mwms:4"])
 def test_files_of_other_lengths_give_each_example_once(cluster: str) -> None:
     """In the second step of three workers one of them is at its end already."""
     verdict = _check("FromUnevenFiles", cluster, steps=2)
@@ -122,9 +122,9 @@ def test_a_worker_without_a_file_is_an_error_in_tensorflows_words() -> None:
     [
         pytest.param("ByWorker", None, None, marks=pytest.mark.nightly),
         ("ByOneWorkerTooMany", "examples-missed", 2 / 3),
-        pytest.param("DropsInEachShare", "examples-missed", 14 / 21, marks=LONG),
+        ("DropsInEachShare", "examples-missed", 14 / 21),
         ("InAnOrderOfItsOwn", "examples-repeated", 1),
-        pytest.param("InOneOrder", None, None, marks=LONG),
+        ("InOneOrder", None, None),
     ],
 )
 def test_workers_that_ask_for_their_number_share_the_examples(
@@ -184,7 +184,7 @@ def test_shapes_that_are_no_global_batch_are_told_of_the_pipeline() -> None:
     ("name", "note"),
     [
         ("WholeBatchesForAll", "together read 16 examples, where one device reads 8"),
-        pytest.param("EndlessUnevenParts", "each of the former counts 2 ", marks=LONG),
+        ("EndlessUnevenParts", "each of the former counts 2 "),
     ],
 )
 def test_what_may_be_meant_is_noted(name: str, note: str) -> None:

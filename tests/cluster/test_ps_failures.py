@@ -25,7 +25,7 @@ def _hurt(name: str):
     return run, describe_verdict(verdict)
 
 
-@pytest.mark.parametrize("name", ["after", pytest.param("returns", marks=LONG)])
+@pytest.mark.parametrize("name", ["after", "returns"])
 def test_a_step_that_was_run_again_after_it_had_written_is_extra(name: str) -> None:
     run, text = _hurt(name)
     assert run.status is Status.FAIL, text

@@ -23,17 +23,12 @@ def _check(name: str, partitioner: str, **options):
     ("name", "partitioner", "options"),
     [
         ("Sharded", "fixed:2", {}),
-        pytest.param("Sharded", "min:8:3", {}, marks=pytest.mark.nightly),
+        ("Sharded", "min:8:3", {}),
         ("NamedAsShards", "fixed:2", {"tier": "bounded"}),
         ("DrawnByLayers", "fixed:2", {"tier": "bounded"}),
         ("SlotsOfKeras2", "fixed:2", {"tier": "bounded"}),
         ("make_adam", "max:8", {"workload": "linear"}),
-        pytest.param(
-            "make_adam",
-            "fixed:3",
-            {"workload": "embedding"},
-            marks=pytest.mark.nightly,
-        ),
+        ("make_adam", "fixed:3", {"workload": "embedding"}),
     ],
 )
 def test_shards_and_their_slots_are_as_on_one_device(

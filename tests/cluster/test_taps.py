@@ -141,7 +141,7 @@ def test_taps_leave_every_family_as_it_is(cluster: str) -> None:
 
 
 @pytest.mark.parametrize("workload", list(SCALED))
-@pytest.mark.parametrize("cluster", ["mirrored:2", pytest.param("mwms:2", marks=LONG)])
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
 def test_taps_leave_a_loss_scale_as_it_is(cluster: str, workload: str) -> None:
     """A step that is skipped leaves the taps behind the condition unwritten."""
     names = SCALED[workload]
@@ -196,8 +196,8 @@ def test_asking_metrics_leaves_a_program_as_it_is(cluster: str) -> None:
     "path",
     [
         "user",
-        pytest.param("aggregator-two-stage", marks=LONG),
-        pytest.param("global-clipnorm", marks=LONG),
+        "aggregator-two-stage",
+        "global-clipnorm",
     ],
 )
 def test_taps_leave_every_path_as_it_is(path: str) -> None:
