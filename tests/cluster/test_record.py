@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +24,6 @@ pytestmark = pytest.mark.cluster
 JOBS = Path(__file__).with_name("recorded_jobs.py")
 FAMILIES = ("legacy", "keras2")
 RARE = ("keras3", "v1", "scaled")
-FAULTS = ("legacy-mean", "legacy-none", "legacy-own-mean")
 DIGESTED = ("legacy+digests", "legacy-none+digests")
 PER_REPLICA = [phase for phase in PHASES if phase != "iterations"]
 
@@ -43,23 +44,20 @@ def run_jobs(devices: int, folder: Path, *names: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("recorded")
+Recorded = Callable[[int, str], Path]
 
 
 @pytest.fixture(scope="module")
-def two(base: Path) -> Path:
-    """Jobs on two replicas."""
-    run_jobs(2, base / "two", *FAMILIES, *FAULTS)
-    return base / "two"
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The trace of a job on so many devices; each is run when one asks for it first."""
+    base = tmp_path_factory.mktemp("recorded")
 
+    @cache
+    def record(devices: int, name: str) -> Path:
+        run_jobs(devices, base / str(devices), name)
+        return base / str(devices) / name
 
-@pytest.fixture(scope="module")
-def one(base: Path) -> Path:
-    """The right ones on one device."""
-    run_jobs(1, base / "one", *FAMILIES)
-    return base / "one"
+    return record
 
 
 def check_alike(two: Path, one: Path) -> None:
@@ -95,8 +93,8 @@ def test_recording_leaves_every_bit_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_two_replicas_agree_with_one_device(family: str, two: Path, one: Path) -> None:
-    check_alike(two / family, one / family)
+def test_two_replicas_agree_with_one_device(family: str, recorded: Recorded) -> None:
+    check_alike(recorded(2, family), recorded(1, family))
 
 
 @pytest.mark.parametrize(
@@ -107,18 +105,14 @@ def test_two_replicas_agree_with_one_device(family: str, two: Path, one: Path) -
     ],
 )
 def test_a_wrong_reduction_is_the_first_difference(
-    name: str,
-    words: str,
-    ratio: float | None,
-    two: Path,
-    one: Path,
+    name: str, words: str, ratio: float | None, recorded: Recorded
 ) -> None:
-    done = diff(two / name, one / "legacy")
+    wrong, right = recorded(2, name), recorded(1, "legacy")
+    done = diff(wrong, right)
     assert done.exit_code == 1
     assert "First difference: step 0, reduced_gradient" in done.output
     assert f"In A it is {words}." in done.output
-    traces = [read_folder(two / name), read_folder(one / "legacy")]
-    comparison = compare_traces(*traces)
+    comparison = compare_traces(read_folder(wrong), read_folder(right))
     assert comparison.first is not None
     if ratio is None:
         assert comparison.drifting["A"].step == 0
@@ -154,11 +148,13 @@ def test_digests_say_where_bits_differ_first(tmp_path: Path) -> None:
     assert "digests of 2 replicas and numbers of 2 replicas" in refused.output
 
 
-def test_what_the_outcome_undoes_is_no_difference(two: Path, one: Path) -> None:
+@pytest.mark.nightly
+def test_what_the_outcome_undoes_is_no_difference(recorded: Recorded) -> None:
     """Each replica's own mean, averaged: twice the gradient, and half of the sum."""
-    done = diff(two / "legacy-own-mean", one / "legacy", "--phase", "variable")
+    averaged, right = recorded(2, "legacy-own-mean"), recorded(1, "legacy")
+    done = diff(averaged, right, "--phase", "variable")
     assert done.exit_code == 0, done.output
-    whole = diff(two / "legacy-own-mean", one / "legacy")
+    whole = diff(averaged, right)
     # The loss that the script reports is another number all the same.
     assert "First difference: step 0, loss of 'loss'" in whole.output
     assert "different, undone" in whole.output
@@ -247,16 +243,18 @@ def train_on_workers(folder: str, jobs: str, *names: str) -> None:
         recorded_jobs.train(strategy, name, Path(folder) / name)
 
 
-def test_workers_write_the_parts_of_one_trace(tmp_path: Path, one: Path) -> None:
+def test_workers_write_the_parts_of_one_trace(
+    tmp_path: Path, recorded: Recorded
+) -> None:
     names = ("legacy", "legacy-mean")
     arguments = (str(tmp_path), str(JOBS.parent), *names)
     distbench.run(train_on_workers, "mwms:2", args=arguments)
     trace = read_folder(tmp_path / "legacy")
     assert {key.replica for key in trace.values} == {0, 1}
     assert np.ptp([len(list(trace.select(replica=r))) for r in range(2)]) == 0
-    right = diff(tmp_path / "legacy", one / "legacy")
+    right = diff(tmp_path / "legacy", recorded(1, "legacy"))
     assert right.exit_code == 0, right.output
-    wrong = diff(tmp_path / "legacy-mean", one / "legacy")
+    wrong = diff(tmp_path / "legacy-mean", recorded(1, "legacy"))
     assert wrong.exit_code == 1
     assert "the mean of what the replicas computed" in wrong.output
 
@@ -292,7 +290,7 @@ def schedule_steps(folder: str, jobs: str) -> str | None:
     return ""
 
 
-def test_a_coordinator_says_what_a_step_is(tmp_path: Path, one: Path) -> None:
+def test_a_coordinator_says_what_a_step_is(tmp_path: Path, recorded: Recorded) -> None:
     folder = tmp_path / "run"
     results = distbench.run(
         schedule_steps, "ps:1+1", args=(str(folder), str(JOBS.parent))
@@ -300,5 +298,5 @@ def test_a_coordinator_says_what_a_step_is(tmp_path: Path, one: Path) -> None:
     assert "recorder.step()" in results["chief", 0]
     trace = read_folder(folder)
     assert list_steps(trace) == {INITIAL, 0, 1, 2}
-    done = diff(folder, one / "legacy")
+    done = diff(folder, recorded(1, "legacy"))
     assert done.exit_code == 0, done.output
