@@ -164,7 +164,8 @@ def measure_errors(observed: Array, expected: Array) -> Array:
 def measure_size(array: npt.NDArray[np.generic]) -> float:
     """Largest absolute value; 0 for an empty array, NaN where one is."""
     most = float(np.maximum.reduce(array, axis=None, initial=0.0))
-    return max(most, -float(np.minimum.reduce(array, axis=None, initial=0.0)))
+    least = float(np.minimum.reduce(array, axis=None, initial=0.0))
+    return abs(max(most, -least))  # of -0 as well
 
 
 def measure_distance(left: Array, right: Array) -> float:

@@ -66,10 +66,10 @@ def keep(value):
 CASES = pytest.mark.parametrize(
     ("combine", "alone", "code", "replicas"),
     [
-        (average_clipped, clip, "clip-before-reduction", (0, 1, 2)),
         (average_two, keep, "replica-dropped", (1,)),
+        (average_clipped, clip, "clip-before-reduction", (0, 1, 2)),
     ],
-    ids=["clipped", "dropped"],
+    ids=["dropped", "clipped"],
 )
 
 
@@ -81,6 +81,7 @@ def test_what_is_wrong_with_an_average_is_told(combine, alone, code, replicas):
 
 
 @CASES
+@pytest.mark.first(1)
 def test_the_same_of_an_average_that_nobody_saw(combine, alone, code, replicas):
     hidden = hide_sums(observe_means(combine, alone, sparse=False))
     sums = tuple(feed(hidden, way, RULE, map_all(alone)) for way in WAYS)

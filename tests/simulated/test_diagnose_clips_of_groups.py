@@ -46,6 +46,7 @@ def judge_each(change, **setup):
     ids=["two", "large-and-small", "two-groups", "three-and-one"],
 )
 @pytest.mark.parametrize("replicas", [3, *swept(2, 4)])
+@pytest.mark.first(2)
 def test_the_variables_of_a_joint_norm_are_named(limits, words, replicas):
     judgement = judge_each(lambda g, _: clip_groups(g, limits), replicas=replicas)
     (finding,) = judgement.findings

@@ -119,6 +119,15 @@ def test_a_factor_of_all_elements_is_seen_where_no_element_is_far_enough_off():
         assert (measure.wrong, measure.by == "ratio") == (is_seen, is_seen), phase
 
 
+@pytest.mark.parametrize(
+    ("numbers", "size"),
+    [([-0.0], "0.0"), ([], "0.0"), ([-2, 1], "2.0"), ([np.nan, 1], "nan")],
+)
+def test_a_size_is_never_below_0(numbers, size):
+    """Not even as a 0 with a sign, which messages would show."""
+    assert str(measure_size(np.array(numbers, float))) == size
+
+
 def test_the_order_of_the_rows_says_nothing():
     turned = replace(ROWS, indices=ROWS.indices[::-1], values=ROWS.values[::-1])
     left, right = align_values([ROWS, turned])

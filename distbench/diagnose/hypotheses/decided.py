@@ -1,22 +1,34 @@
-"""Steps that some replicas take and others leave out."""
+"""Steps that some replicas take, or take part in, and others do not.
+
+Who skips a step by what it has itself decides so: by a norm, or a loss that is too
+large.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
+from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, fit_common_ratio
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
 
+_MOST = 6
+"""Of more replicas there are too many ways to leave some out."""
+_ADVICE = (
+    "Decide by what all replicas have: sum the loss, or reduce the gradients, before "
+    "the step is left out."
+)
+
 
 def explain_by_own_decision(context: Context) -> Iterator[Hypothesis]:
     """Of each sum some replicas go on with all, or a multiple of it, others with 0.
 
-    So does who skips a step by what it has itself: a norm, or a loss that is too large.
     It is the same replicas that skip for all variables.
     """
     if context.phase not in SUMMED or context.replicas == 1:
@@ -44,6 +56,73 @@ def explain_by_own_decision(context: Context) -> Iterator[Hypothesis]:
         f"not by {name_replicas(others)}: each decides by something of its own, so the "
         "copies go apart",
     )
+
+
+def explain_by_own_part(context: Context) -> Iterator[Hypothesis]:
+    """In each step others take part in the sums, or some do where one device skips it.
+
+    The same ones in those of all variables. Who is left out of every sum is no matter
+    of a decision.
+    """
+    if context.phase not in SUMMED or not 1 < context.replicas <= _MOST:
+        return
+    predicted: dict[int, Array] = {}
+    parts: dict[int, tuple[int, ...]] = {}
+    for step in sorted({case.key.step for case in context.cases}):
+        found = _find_part(context, step)
+        if found is None:
+            return
+        parts[step], sums = found
+        predicted |= sums
+    some = [step for step, part in parts.items() if 0 < len(part) < context.replicas]
+    if not some:
+        return
+    step, kept = some[0], parts[some[0]]
+    due = [c.expected for c in context.cases if c.key.step == step]
+    is_due = any(np.any(value) for value in due)
+    if is_due and len(set(parts.values())) == 1:
+        return
+    lost = tuple(r for r in range(context.replicas) if r not in kept)
+    one = "takes all" if is_due else "takes none, and skips the step"
+    yield Hypothesis(
+        code="replica-dropped",
+        predicted=predicted,
+        detail=f"in step {step} the sum takes the gradients of {name_replicas(kept)} "
+        f"and leaves out those of {name_replicas(lost)}, where one device {one}: each "
+        "replica decides by something of its own whether it takes part",
+        replicas=lost,
+        choices=2**context.replicas,
+        advice=_ADVICE,
+    )
+
+
+def _find_part(
+    context: Context, step: int
+) -> tuple[tuple[int, ...], dict[int, Array]] | None:
+    """The replicas of which all sums of a step are, and the sums; None for no such."""
+    known = {
+        number: (case, terms)
+        for number, case in context.list_cases()
+        if case.key.step == step and (terms := _find_own(context, case))
+    }
+    everyone = range(context.replicas)
+    for size in (*everyone, context.replicas):
+        for kept in itertools.combinations(everyone, size):
+            sums = {
+                number: np.asarray(sum((terms[r] for r in kept), 0 * case.expected))
+                for number, (case, terms) in known.items()
+            }
+            if all(context.matches(known[n][0], value) for n, value in sums.items()):
+                return kept, sums
+    return None
+
+
+def _find_own(context: Context, case: Pair) -> tuple[Array, ...]:
+    """What the replicas bring in, also where one device skips and leaves nothing."""
+    terms = context.find_terms(case)
+    if any(np.any(term) for term in terms):
+        return terms
+    return tuple(context.find_terms_of(case, case.key.variable))
 
 
 def _find_skipping(context: Context, step: int) -> frozenset[int] | None:

@@ -80,6 +80,7 @@ CAUSES: tuple[Explain, ...] = (
     overflow.explain_by_omission,
     overflow.explain_by_own_skip,
     decided.explain_by_own_decision,
+    decided.explain_by_own_part,
     combined.explain_by_own_combination,
     # A shard that lacks an example is like a scale or a weight of its own.
     missed.explain_by_missed_examples,
