@@ -26,6 +26,7 @@ from distbench.diagnose.misplaced import find_misplaced
 from distbench.diagnose.notes import (
     note_cut,
     note_in_full,
+    note_kept_tensors,
     note_left_out,
     note_metrics,
     note_packed,
@@ -82,6 +83,8 @@ def judge(evidence: Evidence) -> Judgement:
         note_rows(evidence.reference, rows),
         note_cut(cut),
     ]
+    if judgement.status is Status.FAIL:
+        notes.append(note_kept_tensors(evidence.observed))
     if judgement.status is Status.PASS:
         notes += [note_metrics(evidence, judgement.compared), note_in_full(evidence)]
     return replace(judgement, message="; ".join(filter(None, notes)))

@@ -167,6 +167,19 @@ def note_packed(observed: Trace) -> str:
     )
 
 
+def note_kept_tensors(observed: Trace) -> str:
+    """Names what the replicas of a process may have overwritten for each other."""
+    found = cast(Sequence[str], observed.notes.get("kept_tensors", ()))
+    if not found:
+        return ""
+    return (
+        f"note: the step keeps tensors of its batch as '{found[0]}'{tell_more(found)} "
+        "on an object that the replicas of a process share: behind a merge call, such "
+        "as apply_gradients or all_reduce, each reads what the last replica has kept; "
+        "pass such tensors on as values"
+    )
+
+
 def note_cut(places: Sequence[TraceKey]) -> str:
     """Names a variable of which a step leaves something else where it is not cut.
 

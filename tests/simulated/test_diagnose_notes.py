@@ -35,6 +35,20 @@ def test_what_is_wrong_with_a_last_batch_alone_is_told() -> None:
     assert "step 2 has 3 + 1 + 1 examples, in place of 6 + 4 + 3" in judgement.message
 
 
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_tensors_that_replicas_may_have_overwritten_are_told_where_something_is_wrong(
+    is_wrong: bool,
+) -> None:
+    wrong = Simulator(mean_squares, by_first_share, last=LAST)
+    evidence = (wrong if is_wrong else Simulator(sum_squares)).make_evidence()
+    notes = {**evidence.observed.notes, "kept_tensors": ["outputs", "codes"]}
+    observed = replace(evidence.observed, notes=notes)
+    judgement = judge(replace(evidence, observed=observed))
+    assert (judgement.status is Status.FAIL) == is_wrong
+    told = "keeps tensors of its batch as 'outputs' (and 1 more)"
+    assert (told in judgement.message) == is_wrong
+
+
 def put_probe(
     evidence: Evidence,
     name: str,

@@ -8,6 +8,7 @@ from distbench.worker.state.python_numbers import read_numbers
 from distbench.worker.stepping.session import Session
 from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchange import find_exchange, list_shared_state
+from distbench.worker.taps.kept_tensors import list_kept_tensors
 from distbench.worker.taps.made_of import (
     list_state_of_derivatives,
     list_state_of_gradients,
@@ -38,4 +39,5 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "of_derivatives": list(list_state_of_derivatives(seen, table)),
         "numbers": read_numbers(session.optimizers),
         "traced_for": session.traced_for,
+        "kept_tensors": list(list_kept_tensors(session.program.root(), seen)),
     }

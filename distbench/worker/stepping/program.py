@@ -117,6 +117,10 @@ class Program:
         """The optimizers, none where the program updates by hand."""
         raise NotImplementedError
 
+    def root(self) -> Any:
+        """What holds all that the step uses: here the optimizers."""
+        return self.optimizers()
+
     def data(self, step: int) -> Any:
         """The global batch of a step: a nest of arrays."""
         raise NotImplementedError

@@ -194,6 +194,10 @@ class KerasModelProgram(Program):
             for v in metric.variables
         }
 
+    def root(self) -> Any:
+        """The model."""
+        return self._model
+
     def metrics(self) -> Sequence[Any]:
         """The model's, those that another one holds too."""
         return find_held(list(self._model.metrics), is_metric)

@@ -145,6 +145,10 @@ class UserProgram(Program):
             )
         return [one for one in listed if one is not None]
 
+    def root(self) -> Any:
+        """The user's program."""
+        return self._subject
+
     def lookup_tables(self) -> Sequence[Any]:
         """Those that the user's program holds."""
         return self._between.tables
