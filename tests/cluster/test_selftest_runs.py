@@ -15,7 +15,6 @@ pytestmark = pytest.mark.cluster
 LONG = pytest.mark.nightly  # what it shows is shown by a shorter test as well
 
 
-@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
@@ -42,7 +41,6 @@ def test_a_seeded_fault_is_found_and_named(name: str, cluster: str) -> None:
     assert mark_cell(cell) == "ok", (cell.found, cell.explanation)
 
 
-@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [
