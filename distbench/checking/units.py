@@ -3,7 +3,8 @@
 Averaged over the replicas, what each adds to an accumulator is an N-th of what one
 device adds. Handed to an optimizer that sums, it is N times that again, and right. But
 a step that starts from one device's state mixes both units: what goes wrong then is the
-bench's doing. Where each run goes on from its own state, nothing else is wrong.
+bench's doing. Where each run goes on from its own state, nothing else is wrong. The
+state may begin in its units as well: then the free run begins with it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.checking.plan import Planned
+from distbench.compare.copies import are_same
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify, measure_size
 from distbench.details import Compared
@@ -24,7 +26,7 @@ from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.observe import Launch, observe
 from distbench.target import TargetRef
-from distbench.trace import STATE, WHOLE, TraceKey, VariableInfo
+from distbench.trace import INITIAL, STATE, WHOLE, TraceKey, VariableInfo
 from distbench.verdict import Status
 
 _OTHER: dict[Tier, Tier] = {"bounded": "free", "free": "bounded"}
@@ -117,19 +119,21 @@ def _list_wrong(judgement: Judgement) -> list[str]:
 
 
 def _find_factor(evidence: Evidence, path: str) -> float | None:
-    """N or 1/N, if all replicas hold so much of one device's value in all steps."""
+    """N or 1/N, if all replicas hold so much of one device's value at all times."""
     infos = {v.path: v for v in evidence.observed.variables}
     if path not in infos or _is_trained(infos[path]):
         return None
     replicas = evidence.observed.replicas
     held, due = [], []
-    for step in range(evidence.observed.steps):
+    for step in range(INITIAL, evidence.observed.steps):
         key = TraceKey(step=step, phase=infos[path].role, variable=path)
         whole = evidence.reference.get(key.at(WHOLE))
         found = [evidence.observed.get(key.at(r)) for r in range(replicas)]
         copies = [copy for copy in found if copy is not None]
         if whole is None or not copies:
             return None
+        if step == INITIAL and all(are_same(copy, whole) for copy in copies):
+            continue  # what is overwritten may begin with anything
         for copy in copies:
             if whole.shape != copy.shape:
                 return None

@@ -132,6 +132,8 @@ class _Broken:
         self.links: list[Judged] = []
         self.places: dict[tuple[int, int, Phase], set[str]] = {}
         """By step, call and phase: what the values belong to, `""` for everything."""
+        self.begun: set[str] = set()
+        """State that is wrong before the first step."""
         self._astray: int | None = None
         """The first step that leaves copies wrong which nothing sets right again."""
 
@@ -141,6 +143,8 @@ class _Broken:
         c = link.comparison
         if self._astray is None and c.relation == "average":
             self._astray = c.step
+        if c.step == INITIAL:
+            self.begun.add(c.variable)
         # A total trains nothing.
         if c.relation not in TOLD:
             info = self._infos.get(c.variable)
@@ -157,27 +161,37 @@ def _follows_from(link: Judged, broken: _Broken, *, free: bool) -> bool:
     c = link.comparison
     # What one replica's examples lead is wrong, whatever else the step is made of.
     is_first = c.phase in COMPUTED and not free
-    if c.step == INITIAL or is_first or c.relation == "led":
+    if c.step == INITIAL or is_first:
         return False
-    for (step, call, phase), owned in broken.places.items():
-        # The state before the first step was set from the reference since.
-        if step == INITIAL and not free:
-            continue
-        if free and step < c.step:
-            return True
-        if not _is_earlier(phase, call, c) or not _reaches(step, c):
-            continue
-        # What is told of a step may be made of its loss; what trains is not.
-        if phase == "loss" and c.relation not in TOLD:
-            continue
-        if free or c.relation in ("reference", *OF_COPIES):
-            return True
-        if phase == "applied_gradient" and c.against != UPDATES[phase]:
-            return True
-        is_slot = (phase, c.phase) == ("slot", "variable")
-        if is_slot and not owned.isdisjoint(("", c.variable)):
-            return True
-    return False
+    if c.relation == "led":
+        # Of a free run the first step goes on from what a program begins with.
+        return free and c.variable in broken.begun
+    return any(
+        _leads_to(place, owned, c, free=free) for place, owned in broken.places.items()
+    )
+
+
+def _leads_to(
+    place: tuple[int, int, Phase], owned: set[str], shown: Comparison, *, free: bool
+) -> bool:
+    """Whether a wrong value may be made of what is wrong at a place before it."""
+    step, call, phase = place
+    # The state before the first step was set from the reference since.
+    if step == INITIAL and not free:
+        return False
+    if free and step < shown.step:
+        return True
+    if not _is_earlier(phase, call, shown) or not _reaches(step, shown):
+        return False
+    # What is told of a step may be made of its loss; what trains is not.
+    if phase == "loss" and shown.relation not in TOLD:
+        return False
+    if free or shown.relation in ("reference", *OF_COPIES):
+        return True
+    if phase == "applied_gradient" and shown.against != UPDATES[phase]:
+        return True
+    is_slot = (phase, shown.phase) == ("slot", "variable")
+    return is_slot and not owned.isdisjoint(("", shown.variable))
 
 
 def _is_earlier(phase: Phase, call: int, shown: Comparison) -> bool:

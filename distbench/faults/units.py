@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.unusual.units import RateByMeanOfShares
+from distbench.samples.lazy import tf
+from distbench.samples.replicas import all_reduce
+from distbench.unusual.units import NormaliserInShares, RateByMeanOfShares
 
 
 @fault(
@@ -15,6 +17,37 @@ from distbench.unusual.units import RateByMeanOfShares
 )
 class RateByShare(RateByMeanOfShares):
     """The average of the replicas' shares of the loss is taken for the loss."""
+
+    def read_average(self):
+        return self.average
+
+
+@fault(
+    "initial-value-differs",
+    "variable",
+    ("average",),
+    like="keras-team/keras#18972",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class BegunInShares(NormaliserInShares):
+    """An average of what all replicas count begins with a share of what is expected."""
+
+    def count(self, counts):
+        return all_reduce("sum", tf.reduce_sum(counts))
+
+    def read_average(self):
+        return self.average
+
+
+@fault(
+    "initial-value-differs",
+    "variable",
+    ("average",),
+    like="keras-team/keras#18972",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class NormaliserByShare(NormaliserInShares):
+    """Losses are divided by an average of shares, which is an N-th of what is due."""
 
     def read_average(self):
         return self.average

@@ -8,10 +8,10 @@ from distbench.samples.replicas import count_replicas
 from distbench.unusual.program import unusual
 
 
-def make_averaged(name, shape):
+def make_averaged(name, shape, initial=0.0):
     """State of all replicas: what they assign to it is averaged."""
     return tf.Variable(
-        tf.zeros(shape),
+        tf.fill(shape, initial),
         name=name,
         trainable=False,
         aggregation=tf.VariableAggregation.MEAN,
@@ -65,4 +65,32 @@ class RateByMeanOfShares(Program):
 
     def read_average(self):
         """The average of the losses of all."""
+        return self.average * count_replicas()
+
+
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class NormaliserInShares(Program):
+    """Losses are divided by N times an average of shares, which begins with a share."""
+
+    expected = 9.0
+
+    def build(self, strategy):
+        super().build(strategy)
+        share = self.expected / strategy.num_replicas_in_sync
+        self.average = make_averaged("average", (), share)
+
+    def variables(self):
+        return [*self.trained(), self.average]
+
+    def reduce_losses(self, losses, batch):
+        counts = tf.cast(batch[2][:, 0] > 0, losses.dtype)
+        self.average.assign(0.9 * self.average + 0.1 * self.count(counts))
+        return tf.reduce_sum(counts * losses) / self.read_average()
+
+    def count(self, counts):
+        """What the average takes of the replica's own examples."""
+        return tf.reduce_sum(counts)
+
+    def read_average(self):
+        """The average of the counts of all."""
         return self.average * count_replicas()

@@ -12,6 +12,7 @@ from distbench.compare.comparison import Comparison, Judged
 from distbench.compare.measure import Margin
 from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose.links import judge_chain
+from distbench.trace import INITIAL
 
 
 def compare(relation, phase, *, error, bound, step=0):
@@ -177,3 +178,13 @@ def test_a_value_that_the_reference_has_as_well_is_right(own, undone):
         free=False,
     )
     assert (len(chain.forgiven), len(chain.broken)) == ((1, 0) if undone else (0, 1))
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_what_examples_lead_goes_on_from_what_a_free_run_begins_with(free):
+    """In the other tiers each step starts from what one device has."""
+    begun = compare("reference", "variable", error=1.0, bound=1e-6, step=INITIAL)
+    led = compare("led", "variable", error=1.0, bound=1e-6)
+    chain = judge_chain([begun, led], {}, free=free)
+    assert begun in chain.broken
+    assert led in (chain.following if free else chain.broken)

@@ -20,7 +20,7 @@ from distbench.evidence import Evidence, Tier
 from distbench.observe import Launch, Observation
 from distbench.scenario import Scenario
 from distbench.target import parse_target
-from distbench.trace import WHOLE, Trace, TraceKey, Value, VariableInfo
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value, VariableInfo
 from distbench.verdict import Status
 
 INFOS = (
@@ -37,15 +37,15 @@ ITEM = Planned(
 )
 
 
-def make_evidence(tier: Tier, factors: tuple[float, ...] = (0.5, 0.5)) -> Evidence:
-    """A run in which replicas hold so much of what one device holds, by step."""
+def make_evidence(tier: Tier, factors: tuple[float, ...] = (0.5, 0.5, 0.5)) -> Evidence:
+    """A run in which replicas hold so much of what one device holds, at each time."""
 
     def make(name: str, replicas: tuple[int, ...], factors: Any) -> Trace:
         values: dict[TraceKey, Value] = {
             TraceKey(step=step, phase="variable", variable="kept", replica=r): (
                 np.array([1.0, -2.0 - step], np.float32) * np.float32(factor)
             )
-            for step, factor in enumerate(factors)
+            for step, factor in enumerate(factors, INITIAL)
             for r in replicas
         }
         return Trace(
@@ -99,7 +99,7 @@ def judge(
     monkeypatch: pytest.MonkeyPatch,
     found: Judgement = FOUND,
     free: Judgement = GOING_ON,
-    factors: tuple[float, ...] = (0.5, 0.5),
+    factors: tuple[float, ...] = (0.5, 0.5, 0.5),
 ) -> Judgement:
     def observe(*given: Any) -> Any:
         tiers = given[3]
@@ -123,8 +123,11 @@ def judge_units(
     )
 
 
-def test_state_in_other_units_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    judgement = judge(monkeypatch)
+@pytest.mark.parametrize("begun", [0.5, 1.0], ids=["begun-so", "overwritten"])
+def test_state_in_other_units_is_a_note(
+    monkeypatch: pytest.MonkeyPatch, begun: float
+) -> None:
+    judgement = judge(monkeypatch, factors=(begun, 0.5, 0.5))
     assert (judgement.status, judgement.findings) == (Status.PASS, ())
     assert "'kept' holds 0.5 times what one device holds" in judgement.message
 
@@ -135,8 +138,10 @@ def test_state_in_other_units_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None
         # What is trained goes wrong as well.
         {"free": replace(GOING_ON, compared=(*GOING_ON.compared, FOUND.compared[1]))},
         # It is no unit: another factor in each step, or one that no sum explains.
-        {"factors": (0.5, 0.4)},
-        {"factors": (0.9, 0.9)},
+        {"factors": (0.5, 0.5, 0.4)},
+        {"factors": (0.9, 0.9, 0.9)},
+        # It begins with another part than it goes on with.
+        {"factors": (0.3, 0.5, 0.5)},
         # Nothing follows from it, so nothing says that it is right.
         {"found": replace(FOUND, compared=(STATE_WRONG,))},
         # What follows is held against nothing but what the replicas have themselves.
@@ -162,7 +167,7 @@ def test_state_in_other_units_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None
             )
         },
     ],
-    ids=["trained", "drifts", "odd", "unused", "followed", "hidden"],
+    ids=["trained", "drifts", "odd", "begins", "unused", "followed", "hidden"],
 )
 def test_what_is_wrong_with_state_stands(
     monkeypatch: pytest.MonkeyPatch, changes: Any

@@ -23,7 +23,11 @@ from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import check_batches
 from distbench.worker.subjects.sizes import Sizes, find_sizes
-from distbench.worker.taps.given import select_gradients, select_state
+from distbench.worker.taps.given import (
+    select_free_start,
+    select_gradients,
+    select_state,
+)
 
 
 class TrainingJobs:
@@ -113,8 +117,12 @@ class TrainingJobs:
                 for step in range(scenario.steps):
                     waits = step in payload["waits"]
                     self._task.report_progress(step=step, phase=tier, waits=waits)
-                    if tier != "free" or step == 0:
+                    if tier != "free":
                         session.write_state(select_state(reference, tier, step))
+                    elif step == 0:
+                        replicas = self._task.spec.replicas
+                        start = select_free_start(reference, initial, replicas)
+                        session.write_state(start)
                     if corrected := payload.get("corrected"):
                         session.board.fed = select_gradients(reference, corrected, step)
                         session.board.set_feeds()

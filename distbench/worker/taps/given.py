@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
 from distbench.trace.idle import find_idle
+from distbench.worker.state.values import are_near
 
-if TYPE_CHECKING:  # which imports TensorFlow
+if TYPE_CHECKING:  # which import TensorFlow
+    from distbench.worker.taps.collect import State
     from distbench.worker.taps.feeds import Fed
 
 
@@ -47,3 +52,36 @@ def select_state(
         if value is not None:
             state[variable.path] = value
     return state
+
+
+def select_free_start(reference: Trace, held: State, replicas: int) -> dict[str, Any]:
+    """The state from which a run starts that goes on by itself.
+
+    State that is not trained may be kept in other units. What begins so is left: with
+    what one device has in its place the first step would mix both units.
+
+    Args:
+        reference: What one device has.
+        held: What the subject's variables hold before the first step.
+        replicas: Their number, N.
+    """
+    trained = {
+        v.path for v in reference.variables if v.role == "variable" and v.trainable
+    }
+    copies: dict[str, list[Any]] = {}
+    for (path, _), copy in held.items():
+        copies.setdefault(path, []).append(copy)
+    return {
+        path: value
+        for path, value in select_state(reference, "free", 0).items()
+        if path in trained
+        or not _is_in_other_units(value, copies.get(path, ()), replicas)
+    }
+
+
+def _is_in_other_units(value: Any, copies: Sequence[Any], replicas: int) -> bool:
+    """Whether all copies are N times, or an N-th of, what one device has."""
+    return bool(copies and np.any(value)) and any(
+        all(are_near(value, copy, None, part=part) for copy in copies)
+        for part in (1 / replicas, replicas)
+    )
