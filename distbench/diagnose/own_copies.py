@@ -2,7 +2,9 @@
 
 So does an accumulator of gradients that nobody aggregates: what the replicas hold adds
 up to what one device has, and the program may add it up later. It trains as it should,
-but a checkpoint saves one copy, and TensorFlow may read any.
+but a checkpoint saves one copy, and TensorFlow may read any. The same goes for a moving
+average of the own gradients, in a slot that an optimizer hands on: each replica decays
+its part, and so does one device the whole.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, are_same_factors, fit_ratio
 from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import SUMMED, WHOLE, TraceKey
+from distbench.trace import (
+    SUMMED,
+    UPDATED,
+    WHOLE,
+    TraceKey,
+    VariableInfo,
+)
 from distbench.verdict import Finding
 
 _OF_OWN = ("missing-reduction", "slot-from-local-gradient")
@@ -48,11 +56,12 @@ def tell_own_copies(
     """
     own = [f for f in findings if _holds_parts(evidence, f)]
     held = {variable: f.step for f in own for variable in f.variables}
-    return [
-        _advise(f) if f in own else f
-        for f in findings
-        if f in own or not _holds_copies(evidence, broken, f, held)
+    led = [
+        f for f in findings if f not in own and _holds_copies(evidence, broken, f, held)
     ]
+    # Of a slot the sums tell that it is handed on: an update may take it as it is.
+    told = [f for f in own if f.phase == "variable" or led]
+    return [_advise(f) if f in told else f for f in findings if f not in led]
 
 
 def _advise(finding: Finding) -> Finding:
@@ -62,53 +71,62 @@ def _advise(finding: Finding) -> Finding:
 
 def _holds_parts(evidence: Evidence, finding: Finding) -> bool:
     """Whether the copies of all state of a finding differ and add up."""
-    if finding.phase != "variable" or finding.code not in _OF_OWN:
+    if finding.phase not in UPDATED or finding.code not in _OF_OWN:
         return False
     infos = {info.path: info for info in evidence.observed.variables}
     return all(
         path in infos
-        and infos[path].role == "variable"
-        and not infos[path].trainable
+        and infos[path].role == finding.phase
+        and not (finding.phase == "variable" and infos[path].trainable)
         and infos[path].synchronised
-        and _add_up(evidence, path, finding.step)
+        and _add_up(evidence, infos[path], finding.step)
         and all(
-            _add_up(evidence, path, step) or _are_alike(evidence, path, step)
+            _add_up(evidence, infos[path], step)
+            or _are_alike(evidence, infos[path], step)
             for step in range(finding.step + 1, evidence.observed.steps)
         )
         for path in finding.variables
     )
 
 
-def _add_up(evidence: Evidence, path: str, step: int) -> bool:
-    """Whether what replicas add in a step, or then hold, makes up one device's."""
-    due, parts = _find_copies(evidence, path, step)
-    if due is None or _are_alike(evidence, path, step):
+def _add_up(evidence: Evidence, info: VariableInfo, step: int) -> bool:
+    """Whether what replicas add in a step, or then hold, makes up one device's.
+
+    Each begins with all that one device holds, and keeps the part of it that one device
+    keeps, N - 1 times too much in all: of a moving average less than the whole.
+    """
+    due, parts = _find_copies(evidence, info, step)
+    if due is None or _are_alike(evidence, info, step):
         return False
-    before = evidence.get_before(step, "variable", path)
-    starts = [np.zeros_like(due)] + ([] if before is None else [densify(before)])
-    return any(
-        _is_near(sum(p - start for p in parts) + start, due, parts) for start in starts
-    )
+    before = evidence.get_before(step, info.role, info.path)
+    start = np.zeros_like(due) if before is None else densify(before)
+    excess = np.asarray(sum(parts) - due)
+    most = len(parts) - 1
+    times = [0.0, float(most)]
+    fit = fit_ratio(excess, start) if np.count_nonzero(start) >= _TOLD else None
+    if fit is not None and 0 < fit.ratio < most:
+        times.append(fit.ratio)
+    return any(_is_near(excess, n * start, (due, *parts)) for n in times)
 
 
-def _are_alike(evidence: Evidence, path: str, step: int) -> bool:
+def _are_alike(evidence: Evidence, info: VariableInfo, step: int) -> bool:
     """Whether replicas hold the same, as after they have begun anew."""
-    _, parts = _find_copies(evidence, path, step)
+    _, parts = _find_copies(evidence, info, step)
     return all(are_equal(part, parts[0]) for part in parts)
 
 
 def _find_copies(
-    evidence: Evidence, path: str, step: int
+    evidence: Evidence, info: VariableInfo, step: int
 ) -> tuple[Array | None, list[Array]]:
     """What one device holds after a step, and what each replica does."""
-    key = TraceKey(step=step, phase="variable", variable=path, replica=WHOLE)
+    key = TraceKey(step=step, phase=info.role, variable=info.path, replica=WHOLE)
     due = evidence.reference.get(key)
     parts = [densify(value) for value in evidence.observed.get_replicas(key)]
     return None if due is None else densify(due), parts
 
 
-def _is_near(value: Array, due: Array, parts: Sequence[Array]) -> bool:
-    size = max(map(measure_size, (due, *parts)))
+def _is_near(value: Array, due: Array, held: Sequence[Array]) -> bool:
+    size = max(map(measure_size, held))
     return measure_size(np.asarray(value - due)) <= SAME * size
 
 
@@ -143,9 +161,10 @@ def _list_multiples(
 ) -> list[float]:
     """Which multiples of what such state held before its step an error is."""
     error = np.asarray(pair.observed - pair.expected)
+    roles = {info.path: info.role for info in evidence.observed.variables}
     found: list[float] = []
     for path, step in held.items():
-        before = evidence.get_before(pair.key.step, "variable", path)
+        before = evidence.get_before(pair.key.step, roles[path], path)
         state = None if before is None else densify(before)
         if pair.key.step <= step or state is None or state.shape != error.shape:
             continue

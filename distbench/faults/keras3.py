@@ -13,7 +13,7 @@ from distbench.samples.replicas import (
     find_copy,
     find_replica,
 )
-from distbench.unusual.keras3 import Keras3Layers, Keras3OfLists
+from distbench.unusual.keras3 import AveragingOwn, Keras3Layers, Keras3OfLists
 
 _EMBEDDING = ("table", "kernel", "bias")
 
@@ -173,3 +173,38 @@ class Keras3TermDividedTwice(Keras3Layers):
         sizes = tf.reduce_sum(hidden**2) / self.examples
         error = super().reduce_losses(losses, batch)
         return keras3_base.ops.sum([error, sizes / count_replicas()])
+
+
+class _AveragingInCopies(AveragingOwn):
+    def make_average(self, place, variable):
+        return self.add_variable_from_reference(variable, "average")
+
+    def read(self, kept):
+        return kept
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    ("averaging/kernel_0_average", "averaging/bias_0_average"),
+    like="keras-team/keras#20541",
+    workload="linear",
+)
+@keras3_optimizer("SGD", 0.1, name="averaging")
+class Keras3AveragesInCopies(_AveragingInCopies):
+    """Averages of the own gradients lie in copies of what all replicas should share."""
+
+
+@fault(
+    "nonlinear-before-reduction",
+    "reduced_gradient",
+    ("kernel", "bias"),
+    like="keras-team/keras#20541",
+    workload="linear",
+)
+@keras3_optimizer("SGD", 0.1, name="averaging")
+class Keras3SendsSignsOfAverages(_AveragingInCopies):
+    """The signs of such averages are added up."""
+
+    def send(self, average):
+        return tf.sign(average)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from distbench.samples.collecting import make_own
 from distbench.samples.lazy import keras3, keras3_base, tf
+from distbench.samples.optimizers import keras3_optimizer
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.program import unusual
@@ -119,3 +121,39 @@ class Keras3OfLists(Program):
         optimizer = OfLists(0.05)
         optimizer.build(self.trained())
         return optimizer
+
+
+class AveragingOwn:
+    """A moving average of the own gradients is handed on; Keras 3 is its base."""
+
+    def build(self, variables):
+        if not self.built:
+            super().build(variables)
+            pairs = enumerate(variables)
+            self.averages = [self.make_average(place, v) for place, v in pairs]
+
+    def make_average(self, place, variable):
+        """What a replica keeps of a variable's gradients."""
+        return make_own(variable, place)
+
+    def apply(self, grads, trainable_variables=None):
+        handed = []
+        for kept, gradient in zip(self.averages, grads, strict=True):
+            average = 0.9 * self.read(kept) + 0.1 * gradient
+            kept.assign(average)
+            handed.append(self.send(average))
+        return super().apply(handed, trainable_variables)
+
+    def read(self, kept):
+        """The replica's own average."""
+        return kept.read_value()
+
+    def send(self, average):
+        """What of it is added up."""
+        return average
+
+
+@unusual(workload="linear")
+@keras3_optimizer("SGD", 0.1, name="averaging")
+class Keras3AveragesOwnGradients(AveragingOwn):
+    """Each replica averages its own gradients, and what they hold is added up."""

@@ -22,27 +22,36 @@ NOISE = np.array([0.3, -0.2, 0.1])
 CODE = "missing-reduction"
 
 
-def key(step: int, replica: int = WHOLE) -> TraceKey:
-    return TraceKey(step=step, phase="variable", variable="acc", replica=replica)
+def collect(
+    parts: Any = PARTS,
+    later: Any = (0.0, 0.0),
+    due: Any = 0.0,
+    *,
+    tier: str = "bounded",
+    **changes: Any,
+) -> Evidence:
+    """Parts that replicas hold after the first step, and then after the second one.
 
-
-def collect(parts: Any = PARTS, *, tier: str = "bounded", **changes: Any) -> Evidence:
-    """Parts that replicas hold after the first step; after the second they hold 0."""
+    One device holds their sum, and then what is `due`: nothing, like all replicas,
+    unless another number is given.
+    """
     settings = {"role": "variable", "shape": (3,), "dtype": "float64", **changes}
     info = VariableInfo(path="acc", **{"trainable": False, **settings})
-    zero = np.zeros(3)
+
+    def key(step: int, replica: int = WHOLE) -> TraceKey:
+        return TraceKey(step=step, phase=info.role, variable="acc", replica=replica)
 
     def trace(values: dict[TraceKey, Any]) -> Trace:
         return Trace(
             name="run", replicas=2, shards=(4, 4), variables=(info,), values=values
         )
 
-    due = {key(INITIAL): zero, key(0): SUM, key(1): zero}
+    whole = {key(INITIAL): np.zeros(3), key(0): SUM, key(1): np.full(3, due)}
     seen = {key(0, r): np.asarray(parts[r]) for r in range(2)}
-    seen |= {key(1, r): zero for r in range(2)}
+    seen |= {key(1, r): np.full(3, later[r]) for r in range(2)}
     evidence = observe(Fault(), steps=1)
     return replace(
-        evidence, tier=cast(Any, tier), observed=trace(seen), reference=trace(due)
+        evidence, tier=cast(Any, tier), observed=trace(seen), reference=trace(whole)
     )
 
 
@@ -114,3 +123,42 @@ def test_other_state_is_told_as_before(evidence: Evidence) -> None:
 def test_sums_with_anything_else_wrong_are_told(links: Any, tier: str) -> None:
     told = tell_own_copies(collect(tier=tier), links, [FIRST, LATER])
     assert [finding.code for finding in told] == [CODE, LATER.code]
+
+
+OTHER = PARTS[::-1] + 0.5
+SLOT = find("slot-from-local-gradient", "slot", 0, "acc")
+
+
+def average(kept: float = 0.9, *, spoilt: float = 0.0) -> Evidence:
+    """A slot of parts, of which the second step keeps a share and adds own numbers."""
+    later = kept * SUM + 0.1 * OTHER + spoilt * NOISE
+    due = kept * SUM + 0.1 * OTHER.sum(axis=0)
+    return collect(PARTS, later, due, role="slot")
+
+
+@pytest.mark.parametrize("kept", [0.9, 0.25, 1.0, 0.0])
+def test_an_average_of_parts_that_is_handed_on_is_told_as_parts(kept: float) -> None:
+    (told,) = tell_own_copies(average(kept), [link(0.9 * SUM)], [SLOT, LATER])
+    assert (told.code, told.phase) == (SLOT.code, "slot")
+    assert "VariableSynchronization.ON_READ" in told.explanation
+
+
+@pytest.mark.parametrize(
+    ("evidence", "error"),
+    [
+        (average(spoilt=1.0), 0.9 * SUM),
+        (average(-0.5), 0.9 * SUM),
+        (average(1.5), 0.9 * SUM),
+        (average(), NOISE),
+    ],
+    ids=["no-parts", "turned", "grows", "other-sums"],
+)
+def test_what_makes_no_parts_of_a_slot_leaves_all_told(
+    evidence: Evidence, error: Any
+) -> None:
+    findings = [SLOT, LATER]
+    assert tell_own_copies(evidence, [link(error)], findings) == findings
+
+
+def test_a_slot_that_nobody_sums_is_for_the_update_rule_to_mend() -> None:
+    assert tell_own_copies(average(), [], [SLOT]) == [SLOT]
