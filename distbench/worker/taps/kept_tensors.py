@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.worker.state.reachable import find_held, get_attributes
-from distbench.worker.taps.exchange import is_eager, is_made_of
+from distbench.worker.taps.backwards import is_eager
+from distbench.worker.taps.exchange import is_made_of
 from distbench.worker.taps.seen import Seen
 
 _FRAMEWORKS = ("tensorflow", "tf_keras", "keras")
