@@ -15,6 +15,7 @@ import numpy as np
 from distbench.compare.bounds import find_t_quantile
 from distbench.compare.noise import Noise
 from distbench.compare.pull import Pull, apply_pull, fit_pull, tells_pull
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
@@ -169,6 +170,38 @@ def find_later_terms(
     return any(
         measure_size(twice[p] - times * once[p]) > _PLAIN * margins[p] for p in once
     )
+
+
+def adds_up_beside_common(
+    evidence: Evidence, whole: Places, shards: list[Places], step: int
+) -> bool | None:
+    """Whether shards make up the whole, but for what each has whatever its examples.
+
+    The largest one with its examples k times gives k s + m, where m is what all have in
+    common: then the whole is the sum of the shards less N - 1 times m. None where runs
+    draw other random numbers, or nobody repeated the examples.
+
+    Args:
+        evidence: With one device's shards.
+        whole: What one device gives for all examples.
+        shards: What the shards alone give.
+        step: Of which step.
+    """
+    found = _list_repeated(evidence, shards, step)
+    if not found:
+        return None
+    once, twice, thrice = found
+    for place, value in whole.items():
+        total = np.sum([shard[place] for shard in shards], axis=0)
+        common = 2 * once[place] - twice[place]
+        size = max(measure_size(shard[place]) for shard in shards)
+        rests = (
+            once[place] - 2 * twice[place] + thrice[place],
+            total - (len(shards) - 1) * common - value,
+        )
+        if any(measure_size(rest) > SAME * size for rest in rests):
+            return False
+    return True
 
 
 def _list_repeated(

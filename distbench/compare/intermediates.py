@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from distbench.compare.paired import Array, Paired
+from distbench.compare.paired import Array, Paired, Part
 from distbench.evidence import Inside
 from distbench.trace.drawing import is_drawing
 from distbench.trace.intermediates import Made
@@ -174,11 +174,21 @@ def losses_add_up(inside: Inside, step: int) -> bool:
     """Whether replicas have their parts of all losses that a step differentiates.
 
     Then what each makes of its own gradients, and would not make of their sum, is no
-    loss's doing: it is done to the gradients.
+    loss's doing: it is done to the gradients. Beside them there may be losses that all
+    have alike, as one of examples that are kept from earlier steps.
     """
+    parts = _relate_losses(inside, step) - {"same"}
+    return bool(parts) and parts <= {"sum", "rows"}
+
+
+def has_common_loss(inside: Inside, step: int) -> bool:
+    """Whether a step differentiates a loss that replicas and one device have alike."""
+    return "same" in _relate_losses(inside, step)
+
+
+def _relate_losses(inside: Inside, step: int) -> set[Part | None]:
     graph = Paired(inside, step)
-    parts = [graph.relate(name) for name in graph.list_losses()]
-    return bool(parts) and all(part in ("sum", "rows") for part in parts)
+    return {graph.relate(name) for name in graph.list_losses()}
 
 
 def _find_terms(graph: Paired) -> Mapping[str, str | None]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED
-from distbench.unusual.tasks import TasksWeighed, TasksWithoutWhatIsAlongOthers
+from distbench.samples.program import TRAINED, Program
+from distbench.unusual.tasks import (
+    StepsOffWhatItRemembers,
+    TasksWeighed,
+    TasksWithoutWhatIsAlongOthers,
+)
 
 _NONLINEAR = "nonlinear-before-reduction"
 _PHASE = "reduced_gradient"
@@ -16,6 +20,16 @@ class TasksProjectedBeforeSum(TasksWeighed):
     """Each replica projects its own gradients of one task on those of the other."""
 
     combine = TasksWithoutWhatIsAlongOthers.combine
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=WIDE)
+class StepsOffBeforeSum(StepsOffWhatItRemembers):
+    """Each replica projects its own gradient off that of what all remember."""
+
+    def send(self, gradients):
+        return gradients
+
+    apply = Program.apply
 
 
 @fault(_NONLINEAR, _PHASE, TRAINED, like="deepspeedai/DeepSpeed#490")

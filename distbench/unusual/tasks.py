@@ -55,5 +55,27 @@ class TasksWithoutWhatIsAlongOthers(TasksWeighed):
 
 
 @unusual()
+class StepsOffWhatItRemembers(Program):
+    """Gradients lose what would undo a few examples that all replicas keep."""
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+        own = tape.gradient(loss, self.trained())
+        with tf.GradientTape() as tape:
+            kept = tf.reduce_mean(self.compute_losses(self.data(1000)))
+        first = self.send([tf.convert_to_tensor(gradient) for gradient in own])
+        second = list(map(tf.convert_to_tensor, tape.gradient(kept, self.trained())))
+        pairs = list(zip(first, second, strict=True))
+        along = tf.add_n([tf.reduce_sum(a * b) for a, b in pairs])
+        share = tf.minimum(along / tf.linalg.global_norm(second) ** 2, 0.0)
+        self.apply([a - share * b for a, b in pairs])
+        return loss
+
+    send = TasksWithoutWhatIsAlongOthers.send
+    apply = TasksWithoutWhatIsAlongOthers.apply
+
+
+@unusual()
 class TasksWeighedUnderStatistics(BatchStatistics, TasksWeighed):
     """A weighted sum of two tasks' gradients, under statistics of the own examples."""

@@ -180,6 +180,14 @@ def sum_of_projected(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return loss, first + second - np.float32(first @ second / (first @ first)) * first
 
 
+def sum_off_memory(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum of the squares; its gradient loses what would undo a loss in common."""
+    loss, gradient = sum_squares(batch, theta)
+    kept = np.linspace(0.5, 2, WIDTH, dtype=np.float32)
+    share = np.float32(min(float(gradient @ kept) / float(kept @ kept), 0.0))
+    return loss, gradient - share * kept
+
+
 def sum_of_unit_step(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """The sum of the squares; its gradient is divided by its norm."""
     loss, gradient = sum_squares(batch, theta)

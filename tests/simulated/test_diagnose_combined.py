@@ -11,7 +11,9 @@ from grouped_losses import (
     Batch,
     by_statistics,
     sum_of_projected,
+    sum_off_memory,
     sum_squares,
+    with_constant_pull,
 )
 from grouped_training import Simulator
 from inside_runs import ROWS, Program
@@ -22,8 +24,13 @@ from distbench.evidence import Inside
 from distbench.verdict import Status
 
 
-def look(*, of_all: bool) -> Inside:
-    """What is seen of a loss that is a sum over examples, or one of the own largest."""
+def look(*, of_all: bool, has_common: bool = False) -> Inside:
+    """What is seen of a loss that is a sum over examples, or one of the own largest.
+
+    Args:
+        of_all: Whether it is the sum.
+        has_common: Whether there is another one that all replicas have alike.
+    """
     program = Program()
     program.give()
     program.compute("squares", "Square", ["rows"], np.square)
@@ -35,7 +42,8 @@ def look(*, of_all: bool) -> Inside:
         return np.sum(squares) / most / np.float32(len(ROWS))
 
     program.compute("loss", "Sum", kept, reduce)
-    return program.end("loss")
+    program.read("common", 2.0, 2.0)
+    return program.end("loss", *["common"] * has_common)
 
 
 def of_own_count(batch: Batch, theta: Batch) -> tuple[float, Batch]:
@@ -67,6 +75,25 @@ def test_where_all_losses_add_up_the_gradients_are_changed_before_the_sum() -> N
     )
     assert (finding.step, finding.replicas) == (0, (0, 1, 2))
     assert judgement.doubtful is None
+
+
+def test_so_they_are_beside_a_loss_that_all_have_alike() -> None:
+    evidence = Simulator(sum_off_memory).make_evidence()
+    judgement = judge(evidence)
+    assert judgement.status is Status.PASS
+    assert judgement.doubtful is not None
+    inside = look(of_all=True, has_common=True)
+    [finding] = judge(replace(evidence, inside=inside)).findings
+    assert finding.code == "nonlinear-before-reduction"
+    assert "or are alike on all replicas" in finding.explanation
+
+
+def test_what_all_have_alike_is_no_more_than_added_up() -> None:
+    """A penalty in full, with a tape of its own: linear."""
+    evidence = Simulator(with_constant_pull).make_evidence()
+    inside = look(of_all=True, has_common=True)
+    [finding] = judge(replace(evidence, inside=inside)).findings
+    assert finding.code == "regularizer-not-scaled"
 
 
 def test_gradients_that_weigh_otherwise_are_not_combined() -> None:

@@ -70,10 +70,10 @@ class Program:
         self.made.append(_make(name, "CollectiveReduceV2", [parent]))
         return name
 
-    def end(self, name: str) -> Inside:
-        """What was seen of it, with a value as the loss."""
+    def end(self, *names: str) -> Inside:
+        """What was seen of it, with some values as losses."""
         self.made = [
-            replace(one, is_loss=one.name == name, trains=one.name == name)
+            replace(one, is_loss=one.name in names, trains=one.name in names)
             for one in self.made
         ]
         known = [one for one in self.made if one.name in self.whole]

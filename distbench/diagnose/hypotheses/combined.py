@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distbench.compare.intermediates import losses_add_up
+from distbench.compare.doubled import adds_up_beside_common, take_gradients
+from distbench.compare.intermediates import has_common_loss, losses_add_up
 from distbench.compare.least_squares import fit_all
 from distbench.compare.ratio import SAME
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.own_shard import describe_alone
+from distbench.trace import WHOLE
 
 COMBINED = "nonlinear-before-reduction"
 
@@ -20,7 +22,9 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
 
     As where those of several losses are projected on each other, clipped one by one or
     divided by their norms. A loss of the own examples alone would do the same; so it is
-    told where somebody has looked inside of all losses that are differentiated.
+    told where somebody has looked inside of all losses that are differentiated. One
+    that all replicas have alike, such as a penalty, is added up N times, which is
+    linear.
     """
     inside = context.evidence.inside
     if inside is None or context.phase != "local_gradient":
@@ -30,17 +34,32 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
         return
     if _is_linear(context):
         return  # each shard's weighs otherwise than it should, and that is all
+    add_up = "add up to those of one device"
+    if has_common_loss(inside, step):
+        if _is_linear_beside_common(context, step):
+            return
+        add_up += ", or are alike on all replicas"
     yield Hypothesis(
         code=COMBINED,
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=(
-            "all losses that are differentiated add up to those of one device, and "
-            "every replica has the gradients that its shard alone gives on one device, "
-            "which do not add up: what is done to them before the sum is not linear, "
-            "such as a projection of one loss's on another's, a clip or a norm of each"
+            f"all losses that are differentiated {add_up}, and every replica has the "
+            "gradients that its shard alone gives on one device, which do not add up: "
+            "what is done to them before the sum is not linear, such as a projection "
+            "of one loss's on another's, a clip or a norm of each"
         ),
         phase="reduced_gradient",
     )
+
+
+def _is_linear_beside_common(context: Context, step: int) -> bool:
+    """Whether the whole may have once what each shard has of the common losses."""
+    evidence = context.evidence
+    whole, *shards = (
+        take_gradients(evidence.reference, replica, step)
+        for replica in (WHOLE, *range(context.replicas))
+    )
+    return adds_up_beside_common(evidence, whole, shards, step) is not False
 
 
 def _is_linear(context: Context) -> bool:
