@@ -138,7 +138,10 @@ CODES = (
         signature="a variable gets the gradient of another",
         meaning=(
             "Gradients and variables come in different orders, so a sum or an update "
-            "takes another variable's gradient, or replicas disagree on the order."
+            "takes another variable's gradient, or replicas disagree on the order. The "
+            "same goes for what replicas gather: one replica's elements come after the "
+            "other's, and a sum over another axis than the replicas' adds up elements "
+            "of different places."
         ),
         mathematics=(
             "expected: reduced(v) = Σ_s g_s(v)\n"

@@ -5,7 +5,13 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import FIRST, HEAD, SECOND, TABLE, TRAINED, OwnReduction
-from distbench.samples.replicas import all_reduce, clear_last, count_replicas, is_last
+from distbench.samples.replicas import (
+    all_reduce,
+    clear_last,
+    count_replicas,
+    gather,
+    is_last,
+)
 
 
 @fault(
@@ -151,5 +157,42 @@ class PiecesBeginTooEarly(OwnReduction):
         flat = tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0)
         turned = tf.roll(all_reduce("sum", flat), 1, axis=0)
         pieces = tf.split(turned, [int(tf.size(g)) for g in self.trained()])
+        pairs = zip(pieces, dense, strict=True)
+        return [tf.reshape(piece, g.shape) for piece, g in pairs]
+
+
+@fault(
+    "wrong-pairing",
+    "reduced_gradient",
+    TRAINED,
+    like="vllm-project/vllm-ascend#7887",
+    clusters=WIDE,
+)
+class GatheredNeighboursSummed(OwnReduction):
+    """Gathered flat gradients get the replicas as their last axis, not as the first."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return [tf.reshape(self.add_up(tf.reshape(g, [-1])), g.shape) for g in dense]
+
+    def add_up(self, flat):
+        by_replica = tf.reshape(gather(flat), [-1, count_replicas()])
+        return tf.reduce_sum(by_replica, axis=1)
+
+
+@fault(
+    "wrong-pairing",
+    "reduced_gradient",
+    TRAINED,
+    like="vllm-project/vllm-ascend#7887",
+    clusters=WIDE,
+)
+class GatheredBufferNeighboursSummed(GatheredNeighboursSummed):
+    """So does one gathered buffer of all gradients."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        flat = self.add_up(tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0))
+        pieces = tf.split(flat, [int(tf.size(g)) for g in self.trained()])
         pairs = zip(pieces, dense, strict=True)
         return [tf.reshape(piece, g.shape) for piece, g in pairs]
