@@ -134,6 +134,9 @@ class Measure:
         slack: How much farther than by noise a correct value may lie from the
             reference's, where that is made of a gradient which is near the sum of the
             shards; 0 where it is not named.
+        weighted: What each replica's gradient has to count in the first step, where a
+            program weighs them before it adds them up: those that were observed are
+            here multiplied by it. Empty where they are shares of the whole as they are.
     """
 
     shards_known: bool = True
@@ -143,6 +146,7 @@ class Measure:
     settled: frozenset[int] = frozenset()
     spoilt: frozenset[int] = frozenset()
     slack: Mapping[TraceKey, float] = field(default_factory=dict)
+    weighted: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

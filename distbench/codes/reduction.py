@@ -94,7 +94,9 @@ CODES = (
         signature="ratio 1/N after the reduction, 1 before it",
         meaning=(
             "The gradients are averaged over the replicas although the loss was "
-            "already divided by the global batch. The update is N times too small."
+            "already divided by the global batch. The update is N times too small. So "
+            "it is where means over the own shards are weighted by the shards' sizes, "
+            "which makes them a mean already, and then averaged too."
         ),
         mathematics=(
             "expected: Σ_s g_s, with loss_s divided by G\nobserved: (1/N) Σ_s g_s"

@@ -7,13 +7,14 @@ anything show that it does where the average itself has no reference.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
 from distbench.compare.ratio import are_same_factors
-from distbench.compare.values import densify
+from distbench.compare.values import Array, densify
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.rank import ALL
 from distbench.evidence import Evidence
@@ -134,15 +135,25 @@ def _is_multiple(finding: Finding, replicas: int) -> bool:
     return ratio is not None and are_same_factors(ratio, replicas)
 
 
-def _divide(trace: Trace, by: int, phases: tuple[Phase, ...]) -> Trace:
+def change_gradients(
+    trace: Trace,
+    phases: tuple[Phase, ...],
+    change: Callable[[TraceKey, Array], Array],
+) -> Trace:
+    """A trace with other gradients of some phases."""
     values = Values(trace.values)
     for key in list(values):
         if key.phase in phases:
             # In float64, where it rounds nothing that a bound would have to allow.
             values[key] = change_numbers(
-                values[key], lambda numbers: np.asarray(numbers, np.float64) / by
+                values[key],
+                lambda numbers, key=key: change(key, np.asarray(numbers, np.float64)),  # type: ignore[misc]
             )
     return replace(trace, values=values)
+
+
+def _divide(trace: Trace, by: int, phases: tuple[Phase, ...]) -> Trace:
+    return change_gradients(trace, phases, lambda _, numbers: numbers / by)
 
 
 def _count_shares(trace: Trace, replicas: int) -> Trace:

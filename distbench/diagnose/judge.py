@@ -40,6 +40,7 @@ from distbench.diagnose.randomness import find_shared_randomness
 from distbench.diagnose.rank import ALL
 from distbench.diagnose.readings import Reading, list_readings
 from distbench.diagnose.weighed import Weighed
+from distbench.diagnose.weighted_sums import explains_sums, read_weighted
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED
 from distbench.verdict import Finding, Status
@@ -64,7 +65,10 @@ def judge(evidence: Evidence) -> Judgement:
             evidence = take_shares(evidence)
         noise = measure_noise(evidence)
         evidence = settle_terms(evidence, noise)
-        judgement = _read_averaged(evidence, noise, _judge_best(evidence, noise))
+        judgement = _judge_best(evidence, noise)
+        judgement = _read_weighted(evidence, noise, judgement) or _read_averaged(
+            evidence, noise, judgement
+        )
         rows, cut = find_row_sensitive(evidence), find_cut_sensitive(evidence)
         formed = find_formed(evidence, noise, judgement)
         found = (find_misplaced(evidence), find_shared_randomness(evidence, noise))
@@ -106,6 +110,17 @@ def _add_last(judgement: Judgement, finding: Finding) -> Judgement:
     findings = (*judgement.findings, finding)
     ordered = sorted(findings, key=lambda found: found.warning)
     return replace(judgement, status=Status.FAIL, findings=tuple(ordered))
+
+
+def _read_weighted(
+    evidence: Evidence, noise: Noise, found: Judgement
+) -> Judgement | None:
+    """What is wrong with a sum of weighted gradients, if that is all that is wrong."""
+    weighted = read_weighted(evidence, found)
+    if weighted is None:
+        return None
+    judgement = Weighed(Reading(evidence=weighted), noise).explain()
+    return judgement if explains_sums(judgement) else None
 
 
 def _read_averaged(evidence: Evidence, noise: Noise, found: Judgement) -> Judgement:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.counted import Counted
 from distbench.samples.lazy import tf
-from distbench.samples.replicas import count_replicas
+from distbench.samples.program import TRAINED
+from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.samples.weighted_model import weighted_model
-from distbench.unusual.weights import TwoTermsOverAllWeights
+from distbench.unusual.weights import OwnMeansWeighted, TwoTermsOverAllWeights
 
 
 @fault(
@@ -82,3 +83,32 @@ class SecondTermOverOwnWeightsTimesReplicas(TwoTermsOverAllWeights):
 
     def count_again(self, weights):
         return tf.reduce_sum(weights) * count_replicas()
+
+
+@fault(
+    "mean-instead-of-sum",
+    "reduced_gradient",
+    TRAINED,
+    like="huggingface/transformers#34242",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class WeightedMeansAveraged(OwnMeansWeighted):
+    """Means over uneven shards are weighted by their shares, and then averaged too."""
+
+    def reduce(self, gradients):
+        return list(all_reduce("mean", gradients))
+
+
+@fault(
+    "scale-error",
+    "reduced_gradient",
+    TRAINED,
+    like="huggingface/transformers#34242",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class WeightsUpsideDown(OwnMeansWeighted):
+    """The smaller a shard, the more its mean counts, in gradient and loss alike."""
+
+    def weigh(self, count):
+        inverse = 1.0 / count
+        return inverse / all_reduce("sum", inverse)

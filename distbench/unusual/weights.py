@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.counted import Counted
 from distbench.samples.lazy import tf
-from distbench.samples.program import Program
+from distbench.samples.program import OwnReduction, Program
 from distbench.samples.replicas import all_reduce
 from distbench.samples.weighted_model import weighted_model
 from distbench.unusual.program import unusual
@@ -38,3 +38,22 @@ class TwoTermsOverAllWeights(Program):
     def count_again(self, weights):
         """The same, for the second term."""
         return self.count(weights)
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class OwnMeansWeighted(OwnReduction):
+    """Means over the own shards are weighted by the shards' sizes, and summed."""
+
+    loss_reduction = "mean"
+
+    def replica_step(self, batch):
+        share = self.weigh(tf.cast(tf.shape(batch[1])[0], self.dtype))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(self.compute_losses(batch))
+        gradients = tape.gradient(loss, self.trained())
+        self.apply([share * tf.convert_to_tensor(gradient) for gradient in gradients])
+        return all_reduce("sum", share * loss)
+
+    def weigh(self, count):
+        """What a shard of so many examples counts."""
+        return count / all_reduce("sum", count)

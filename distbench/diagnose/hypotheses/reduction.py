@@ -11,7 +11,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, are_alike, fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, take_numbers
 from distbench.diagnose.context import Context, Hypothesis, take_rows
-from distbench.diagnose.fit import add_weighted
+from distbench.diagnose.fit import add_weighted, name_weights
 from distbench.diagnose.hypotheses.generic import is_sparse
 from distbench.diagnose.hypotheses.replica_weights import (
     fit_replica_weights,
@@ -19,6 +19,11 @@ from distbench.diagnose.hypotheses.replica_weights import (
 )
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
+
+_WEIGHTED = (
+    "Add up gradients that are weighted by their shares of the global batch: the "
+    "weights make the mean."
+)
 
 
 def _predict_terms(
@@ -111,7 +116,7 @@ def explain_by_count(context: Context) -> Iterator[Hypothesis]:
     }
     only_sparse = all(case.key.variable in sparse for case in context.cases)
     dense_is_right = any(key.variable not in sparse for key in context.right)
-    averaged = "mean-instead-of-sum"
+    averaged, weighted = "mean-instead-of-sum", context.evidence.measure.weighted
     if only_sparse and dense_is_right:
         averaged = "sparse-averaged"
     for code, factor, words in (
@@ -120,12 +125,18 @@ def explain_by_count(context: Context) -> Iterator[Hypothesis]:
         ("double-reduction", n**2, f"the sum is N² = {n**2} times too large"),
         (averaged, 1 / n**2, f"the sum is divided by N² = {n**2}"),
     ):
+        if weighted:
+            words += (
+                f"; weighed {name_weights(weighted)}, the replicas' gradients are "
+                "shares of one device's, and only have to be added up"
+            )
         yield Hypothesis(
             code=code,
             predicted={i: factor * case.expected for i, case in context.list_cases()},
             detail=words,
             ratio=float(factor),
             of_due=True,
+            advice=_WEIGHTED if weighted and code == averaged else "",
         )
 
 
@@ -191,7 +202,7 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
         )
     fitted = fit_told_weights(context)
     if fitted is not None:
-        words = ", ".join(f"{w:.7g}" for w in fitted)
+        words = _tell_weights(fitted, context.evidence.measure.weighted)
         off = np.abs(fitted - 1)
         is_lost = np.abs(fitted) <= SAME * np.max(np.abs(fitted))
         kept = fitted[~is_lost]
@@ -207,9 +218,21 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(
             code="scale-error",
             predicted=_predict_weighted(context, lambda _: list(fitted)),
-            detail=f"the replicas' gradients weigh {words} in place of 1 each",
+            detail=f"the replicas' gradients weigh {words}",
             replicas=tuple(int(r) for r in np.flatnonzero(2 * off > off.max())),
         )
+
+
+def _tell_weights(fitted: Array, due: Sequence[float]) -> str:
+    """What gradients weigh, and what is due to those that are no shares by themselves.
+
+    Args:
+        fitted: What each counts of the share that it should be.
+        due: What makes it that share; empty where it is one.
+    """
+    if not due:
+        return ", ".join(f"{w:.7g}" for w in fitted) + " in place of 1 each"
+    return f"{name_weights(fitted * due)} in place of {name_weights(due)}"
 
 
 def explain_by_scaled_own(context: Context) -> Iterator[Hypothesis]:
