@@ -10,9 +10,15 @@ from distbench.compare.leading import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
+from distbench.diagnose.hypotheses.by_hand import list_alone
 from distbench.trace import UPDATED
 
 _ADVICE = "What all replicas assign alike has aggregation MEAN or ONLY_FIRST_REPLICA."
+_OWN_ADVICE = (
+    "Add each replica's own change alone (assign_add, assign_sub), which SUM adds up; "
+    "or sum the gradients first: what all replicas assign alike has aggregation MEAN "
+    "or ONLY_FIRST_REPLICA."
+)
 
 
 def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
@@ -61,6 +67,49 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
             if shards
         },
         detail=own,
+    )
+
+
+def explain_by_assigned_steps(context: Context) -> Iterator[Hypothesis]:
+    """A trained variable to which each replica assigns all, and not what it adds.
+
+    Where they take their step from the same sum, it holds N times what one device
+    leaves. Where each takes one from its own gradient, it holds the sum of what one
+    device, which was fed with these, leaves: N old values, and all steps.
+    """
+    n = context.replicas
+    if context.phase != "variable" or n == 1:
+        return
+    cases = [
+        (number, case)
+        for number, case in context.list_cases()
+        if _add_up(context, [case])
+        and has_gradient(context.evidence, case.key.variable)
+    ]
+    if not cases:
+        return
+    does = "it adds up what the replicas assign to it"
+    yield Hypothesis(
+        code="scale-error",
+        predicted={number: n * case.expected for number, case in cases},
+        detail=f"{does}, and holds {n} times what it should",
+        ratio=float(n),
+        advice=_ADVICE,
+    )
+    alone = list_alone(context)
+    predicted = {}
+    for number, case in cases:
+        values = [trace.get(case.key.at(0)) for trace in alone]
+        shares = [take_rows(value, case) for value in values if value is not None]
+        if len(shares) == n:
+            predicted[number] = np.asarray(np.sum(shares, axis=0))
+    yield Hypothesis(
+        code="scale-error",
+        predicted=predicted,
+        detail=f"{does}, of each its old value with the step of the own gradient: it "
+        f"holds all steps, and {n} times the old value",
+        ratio=float(n),
+        advice=_OWN_ADVICE,
     )
 
 

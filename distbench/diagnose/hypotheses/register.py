@@ -132,6 +132,7 @@ CAUSES: tuple[Explain, ...] = (
     # That it is summed once more is seen; that it is assigned N times is a guess.
     by_hand.explain_by_repeated_sum,
     assigned.explain_by_added_copies,
+    assigned.explain_by_assigned_steps,
     repeated.explain_by_repeated_replay,
     other_count.explain_by_other_count,
     overwritten.explain_by_overwritten_rows,

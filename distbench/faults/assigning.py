@@ -1,0 +1,37 @@
+"""Mistakes in what the replicas assign to variables that add it up."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import fault
+from distbench.samples.program import TRAINED
+from distbench.unusual.assigning import OwnStepsAddedUp
+
+_CLUSTERS = ("mirrored:3", "mwms:2")
+
+
+@fault(
+    "scale-error",
+    "variable",
+    TRAINED,
+    like="tensorflow/tensorflow#23792",
+    clusters=_CLUSTERS,
+)
+class OldValuesAddedUp(OwnStepsAddedUp):
+    """Each replica assigns the old value with its own step, and all that is summed."""
+
+    def move(self, variable, gradient):
+        variable.assign(variable - self.rate * gradient)
+
+
+@fault(
+    "scale-error",
+    "variable",
+    TRAINED,
+    like="tensorflow/tensorflow#23792",
+    clusters=_CLUSTERS,
+)
+class NewValuesAddedUp(OldValuesAddedUp):
+    """The gradients are summed, and so is what all replicas assign alike."""
+
+    def move(self, variable, gradient):
+        super().move(variable, self.reduce(gradient))
