@@ -11,81 +11,26 @@ it on and the first copy is what is read: the others are kept in vain.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
 from distbench.compare.leading import is_trained
-from distbench.compare.measure import Margin, measure_error
+from distbench.compare.led_shards import (
+    Led,
+    collect_led,
+    is_read_first,
+    weigh_by_size,
+)
+from distbench.compare.measure import Margin
 from distbench.compare.noise import Noise
 from distbench.compare.pair import GLOBAL, Pair
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, TraceKey, VariableInfo
+from distbench.trace import TraceKey
 
 TOGETHER = "one device, what the shards together make of it"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Led:
-    """One variable after a step.
-
-    Attributes:
-        key: Step and variable; replica `WHOLE`.
-        before: On one device, before the step.
-        shards: On one device, after the step of each shard alone.
-        doubles: The same of shards with every example twice; empty if it is not known.
-        copies: On the cluster, by replica.
-        margin: How far equal values may lie apart.
-        is_taken: Whether losses take what all replicas make of it, and shards do not
-            make up the global batch's: then that is all it may be.
-    """
-
-    key: TraceKey
-    before: Array
-    shards: tuple[Array, ...]
-    doubles: tuple[Array, ...] = ()
-    copies: tuple[tuple[int, Array], ...]
-    margin: Margin
-    is_taken: bool = False
-
-    def are_near(self, value: Array) -> bool:
-        """Whether all copies hold a value."""
-        return all(self.is_near(copy, value) for _, copy in self.copies)
-
-    def is_near(self, copy: Array, value: Array) -> bool:
-        """Whether one value is another, within the margin."""
-        return not measure_error(copy, value, self.margin).wrong
-
-    def add_up_to(self, value: Array) -> bool:
-        """Whether what all copies gained leads to a value, as with what is counted."""
-        gained = [copy - self.before for _, copy in self.copies]
-        return self.is_near(np.asarray(self.before + np.sum(gained, axis=0)), value)
-
-    def list_counts(self) -> list[Array]:
-        """What each shard's examples add; the rest of its change is a mean of them."""
-        pairs = zip(self.doubles, self.shards, strict=True)
-        return [double - shard for double, shard in pairs]
-
-    def join(self, counts: Sequence[Array], weights: Sequence[float]) -> Array:
-        """What the shards' counts, added up, and the rest, by weights, make of it."""
-        triples = zip(weights, self.shards, counts, strict=True)
-        means = [w * (shard - self.before - count) for w, shard, count in triples]
-        return np.asarray(self.before + np.sum([*counts, *means], axis=0))
-
-    def find_leaders(self) -> dict[int, int]:
-        """By replica, whose shard alone gives what its copy holds.
-
-        Empty unless that is one shard for each copy.
-        """
-        found: dict[int, int] = {}
-        for replica, copy in self.copies:
-            near = [r for r, s in enumerate(self.shards) if self.is_near(copy, s)]
-            if len(near) != 1:
-                return {}
-            found[replica] = near[0]
-        return found
 
 
 def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
@@ -101,7 +46,7 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
     taken = _list_taken(evidence)
     shown = {path for metric in metrics for path in metric.state}
     for info in evidence.observed.variables:
-        is_read = _is_read_first(info) and info.path not in shown
+        is_read = is_read_first(info) and info.path not in shown
         is_one = info.synchronised or is_read
         if info.role != "variable" or not is_one or info.path in shared:
             continue
@@ -190,65 +135,18 @@ def _is_mean(evidence: Evidence, led: Led) -> bool:
     return whole is None or led.is_near(densify(whole), _list_ways(evidence, led)[0])
 
 
-def _is_read_first(info: VariableInfo) -> bool:
-    """Whether of the replicas' own state the first copy is all that ever counts."""
-    return info.is_carried and info.takes_first
-
-
-def find_leader(evidence: Evidence, pair: Pair) -> int | None:
-    """The one replica whose examples alone give what was observed, if there is one."""
-    led = _collect(evidence, pair.key.at(WHOLE), pair.margin)
-    return None if led is None else led.find_leaders().get(pair.key.replica)
-
-
 def _find_led(evidence: Evidence, noise: Noise, key: TraceKey) -> Led | None:
     whole = evidence.reference.get(key)
     if whole is None:
         return None
     margin = Margin(bound=noise.find_margin(key, densify(whole)).bound)
-    led = _collect(evidence, key, margin)
+    led = collect_led(evidence, key, margin)
     if led is None or evidence.measure.lost == 0:
         return led
     # Of what the step adds half of the narrower dtype's digits, of what is there a u.
     change = evidence.measure.lost * measure_size(densify(whole) - led.before)
     stored = evidence.measure.lost**2 * measure_size(densify(whole))
     return replace(led, margin=Margin(bound=margin.bound + change + stored))
-
-
-def _collect(evidence: Evidence, key: TraceKey, margin: Margin) -> Led | None:
-    """What is known of a variable after a step; None unless it is all of this."""
-    reference, observed = evidence.reference, evidence.observed
-    before = evidence.get_before(key.step, key.phase, key.variable)
-    alone = tuple(map(densify, reference.get_replicas(key)))
-    copies = [
-        (place.replica, densify(value))
-        for place, value in observed.select(
-            step=key.step, phase=key.phase, variable=key.variable
-        )
-    ]
-    if any(v.path == key.variable and _is_read_first(v) for v in observed.variables):
-        copies = copies[:1]
-    if before is None or not alone or not copies:
-        return None
-    arrays = [densify(before), *alone, *(copy for _, copy in copies)]
-    if len({array.shape for array in arrays}) > 1:
-        return None
-    if not all(np.all(np.isfinite(array)) for array in (*arrays, margin.bound)):
-        return None
-    return Led(
-        key=key,
-        before=densify(before),
-        shards=alone,
-        doubles=_find_doubles(evidence, key, len(alone)),
-        copies=tuple(copies),
-        margin=margin,
-    )
-
-
-def _find_doubles(evidence: Evidence, key: TraceKey, count: int) -> tuple[Array, ...]:
-    probe = evidence.probes.get("doubled")
-    found = () if probe is None else probe.get_replicas(key)
-    return tuple(map(densify, found)) if len(found) == count else ()
 
 
 def _lead_alike(evidence: Evidence, leds: Sequence[Led]) -> bool:
@@ -319,7 +217,7 @@ def _list_ways(evidence: Evidence, led: Led) -> list[Array]:
     mean. Where that makes up what one device has of the whole batch, counts have to be
     added up and means to be averaged; else nobody tells.
     """
-    by_size = _weigh_by_size(evidence, led)
+    by_size = weigh_by_size(evidence, led)
     evenly = [1 / len(led.shards)] * len(led.shards)
     whole = evidence.reference.get(led.key)
     if led.doubles and whole is not None:
@@ -334,24 +232,3 @@ def _list_ways(evidence: Evidence, led: Led) -> list[Array]:
         led.join(nothing, evenly),
         led.join(changes, evenly),
     ]
-
-
-def find_averaged(evidence: Evidence, pair: Pair) -> Array | None:
-    """What replicas come to that average what they have to add up.
-
-    None of what is no count of examples, or a sum over them.
-    """
-    led = _collect(evidence, pair.key.at(WHOLE), pair.margin)
-    if led is None or not led.doubles:
-        return None
-    counts = led.list_counts()
-    due = led.join(counts, _weigh_by_size(evidence, led))
-    is_count = any(not led.is_near(led.before + n, led.before) for n in counts)
-    if not is_count or not led.is_near(pair.expected, due):
-        return None
-    return np.asarray(np.mean(led.shards, axis=0))
-
-
-def _weigh_by_size(evidence: Evidence, led: Led) -> list[float]:
-    sizes = evidence.reference.get_shards(led.key.step)
-    return [size / max(1, sum(sizes)) for size in sizes]

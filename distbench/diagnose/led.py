@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from distbench.compare.comparison import Judged
-from distbench.compare.led import find_leader
+from distbench.compare.led_shards import find_leader
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.nature import Nature, find_nature
 from distbench.compare.values import densify

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from distbench.compare.leading import is_led, is_trained, shows_gradients
-from distbench.compare.led import find_averaged, find_leader
+from distbench.compare.led_shards import find_averaged, find_leader
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
 from distbench.diagnose.fit import (
