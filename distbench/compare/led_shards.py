@@ -97,6 +97,21 @@ def find_averaged(evidence: Evidence, pair: Pair) -> Array | None:
     return np.asarray(np.mean(led.shards, axis=0))
 
 
+def find_mean(evidence: Evidence, pair: Pair) -> Array | None:
+    """The mean of what the shards alone leave."""
+    led = collect_led(evidence, pair.key.at(WHOLE), pair.margin)
+    return None if led is None else np.asarray(np.mean(led.shards, axis=0))
+
+
+def is_doubled(evidence: Evidence, pair: Pair) -> bool:
+    """Whether every shard leaves twice as much where it has each example twice."""
+    led = collect_led(evidence, pair.key.at(WHOLE), pair.margin)
+    if led is None or not led.doubles:
+        return False
+    pairs = zip(led.doubles, led.shards, strict=True)
+    return all(led.is_near(double, 2 * shard) for double, shard in pairs)
+
+
 def collect_led(evidence: Evidence, key: TraceKey, margin: Margin) -> Led | None:
     """What is known of a variable after a step; None unless it is all of this."""
     reference, observed = evidence.reference, evidence.observed

@@ -11,6 +11,7 @@ from distbench.unusual.climbing import (
     AscendsFirst,
     AscendsUnderStatistics,
     ClimbsOnValues,
+    KeepsWhatTheClimbAdds,
 )
 from distbench.unusual.exchange import ALIKE
 
@@ -78,3 +79,17 @@ class AscendsByOwnNormUnderStatistics(AscendsUnderStatistics):
     def find_ways(self, gradients):
         norm = tf.linalg.global_norm(gradients)
         return [0.05 * gradient / norm for gradient in self.add_up(gradients)]
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    tuple(f"added{place}" for place in range(len(TRAINED))),
+    like="keras-team/keras#20541",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class KeepsWhatTheClimbAddsToOwn(KeepsWhatTheClimbAdds):
+    """Sharpness-aware: what is kept is of the own gradients, and is averaged."""
+
+    def take(self, gradient):
+        return gradient

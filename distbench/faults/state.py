@@ -178,6 +178,33 @@ class ErrorScaleOfFirstReplica(Program):
         return losses / tf.stop_gradient(self.scale)
 
 
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    ("least",),
+    like="keras-team/keras#20541",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class LeastOfOwnShares(Program):
+    """The least loss so far is that of the own shares, which are averaged."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.least = tf.Variable(
+            1e9,
+            name="least",
+            trainable=False,
+            aggregation=tf.VariableAggregation.MEAN,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.least]
+
+    def report(self, loss):
+        self.least.assign(tf.minimum(self.least, loss))
+        return loss
+
+
 @fault("raises", "loss", like="tensorflow/tensorflow#36153", clusters=WIDE)
 class EvenShardsExpected(Program):
     """The shard is reshaped to the size of an even one."""

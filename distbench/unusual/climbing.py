@@ -119,3 +119,37 @@ class AscendsAsTheSlopeIsSteep(AscendsUnderStatistics):
         """The sums, in the context of all replicas."""
         add = strategy.extended.reduce_to
         return [add("SUM", gradient, destinations=gradient) for gradient in gradients]
+
+
+@unusual()
+class KeepsWhatTheClimbAdds(AscendsFirst):
+    """Sharpness-aware: what the climb adds to the gradient is kept for later steps."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.added = [
+            tf.Variable(
+                tf.zeros_like(variable),
+                trainable=False,
+                name=f"added{place}",
+                aggregation=tf.VariableAggregation.MEAN,
+            )
+            for place, variable in enumerate(self.trained())
+        ]
+
+    def variables(self):
+        return [*self.trained(), *self.added]
+
+    def find_ways(self, gradients):
+        for added, below in zip(self.added, gradients, strict=True):
+            added.assign(-self.take(below))
+        return super().find_ways(gradients)
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        for added, above in zip(self.added, gradients, strict=True):
+            added.assign_add(self.take(above))
+
+    def take(self, gradient):
+        """That of the global batch."""
+        return all_reduce("sum", gradient)

@@ -13,7 +13,7 @@ from distbench.compare.measure import BITWISE
 from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import Context
-from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
+from distbench.trace import INITIAL, WHOLE, Phase, TraceKey, VariableInfo
 
 N = 2
 RNG = np.random.default_rng(8)
@@ -121,6 +121,61 @@ def test_what_a_wrong_statistic_moves_is_left_out(
     found = explain(context)
     assert set.union(*found.values()) == named
     assert found["statistics-not-synchronized"] == {"curved"}
+
+
+TOTAL = sum(OWN)
+
+
+@pytest.mark.parametrize(
+    ("due", "held", "times", "is_averaged"),
+    [
+        pytest.param(CURVED, CURVED / N, 2, True, id="a-sum-not-of-shards"),
+        pytest.param(CURVED, CURVED / N, 1, False, id="nothing-that-adds-up"),
+        pytest.param(CURVED, CURVED / N**2, 2, False, id="another-number"),
+    ],
+)
+def test_a_statistic_that_holds_an_nth_of_what_adds_up_is_averaged(
+    due: np.ndarray, held: np.ndarray, times: int, is_averaged: bool
+) -> None:
+    """Twice as much of each example is twice of what adds up, whatever shards leave."""
+    context = make_context({"curved": due}, {"curved": [held] * N}, led=("curved",))
+    [cause] = explain_cases(double_shards(context, times))
+    assert (cause.code == "mean-instead-of-sum") == is_averaged
+    assert cause.ratio == (1 / N if is_averaged else None)
+    assert ("aggregation MEAN" in cause.advice) == is_averaged
+
+
+@pytest.mark.parametrize("falls", [True, False])
+def test_the_least_of_sums_is_averaged_if_some_step_keeps_a_sum(falls: bool) -> None:
+    """Where the total is not less, the mean of the shares is what replicas keep."""
+    due = {"fell": TOTAL if falls else BASE, "rose": BASE}
+    seen: Copies = dict.fromkeys(due, [TOTAL / N] * N)
+    context = make_context(due, seen, led=tuple(due))
+    [cause] = explain_cases(double_shards(context, 2))
+    assert (cause.code == "mean-instead-of-sum") == falls
+
+
+def double_shards(context: Context, times: int) -> Context:
+    """The same with what shards leave of every example twice.
+
+    Args:
+        context: Of state that the examples lead.
+        times: How many times what they leave of every example once.
+    """
+    led = {case.key.variable for case in context.cases}
+    reference = context.evidence.reference
+    before = {
+        TraceKey(step=INITIAL, phase="variable", variable=path): BASE for path in led
+    }
+    doubled = {make_key(p, r): times * own for p in led for r, own in enumerate(OWN)}
+    observed = {case.key: case.observed for case in context.cases}
+    evidence = change_evidence(
+        context.evidence,
+        reference=replace(reference, values={**reference.values, **before}),
+        observed=replace(context.evidence.observed, values=observed),
+        probes={"doubled": replace(reference, values=doubled)},
+    )
+    return replace(context, evidence=evidence)
 
 
 @pytest.mark.parametrize("variables", [1, 2])

@@ -9,7 +9,12 @@ from typing import cast
 import numpy as np
 
 from distbench.compare.leading import is_led, is_trained, shows_gradients
-from distbench.compare.led_shards import find_averaged, find_leader
+from distbench.compare.led_shards import (
+    find_averaged,
+    find_leader,
+    find_mean,
+    is_doubled,
+)
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
 from distbench.diagnose.fit import (
@@ -23,6 +28,10 @@ from distbench.trace import VariableInfo
 
 _SAME = 1e-4
 """Only asks which number a fitted one is; whether anything is wrong is decided."""
+_ADVICE = (
+    "Add up what the replicas make of their own examples (all_reduce) before it is "
+    "assigned: an aggregation MEAN, or a mean of it, divides that by N."
+)
 
 
 def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
@@ -47,7 +56,10 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
         predicted=averaged,
         detail="what the replicas' examples add to it is averaged and not added up: it "
         f"is divided by N = {n}",
+        ratio=1 / n,
+        advice=_ADVICE,
     )
+    yield from _explain_by_division(context, predicted)
     leaders = {find_leader(context.evidence, context.cases[i]) for i in predicted}
     told = ""
     if None not in leaders:
@@ -99,6 +111,37 @@ def _list_statistics(context: Context) -> Iterator[Numbered]:
             and is_led(context.evidence, case)
         ):
             yield number, case
+
+
+def _explain_by_division(
+    context: Context, statistics: Mapping[int, Array]
+) -> Iterator[Hypothesis]:
+    """Statistics made anew, which hold an N-th where they take a sum over examples.
+
+    What shards alone leave need not add up to what is due, as of steps that each takes
+    along its own gradient. Nor is it a sum in every step, as of the least loss so far:
+    then the mean of what they leave says it.
+    """
+    n = context.replicas
+    predicted: dict[int, Array] = {}
+    is_sum = False
+    for number in statistics:
+        case = context.cases[number]
+        share = case.expected / n
+        if context.matches(case, share):
+            predicted[number] = share
+            is_sum = is_sum or is_doubled(context.evidence, case)
+        elif (mean := find_mean(context.evidence, case)) is not None:
+            predicted[number] = mean
+    if is_sum:
+        yield Hypothesis(
+            code="mean-instead-of-sum",
+            predicted=predicted,
+            detail=f"it holds 1/{n} of what the replicas' examples make up: that is "
+            f"averaged and not added up, or divided by N = {n}",
+            ratio=1 / n,
+            advice=_ADVICE,
+        )
 
 
 def _explain_by_share(
