@@ -49,6 +49,7 @@ from distbench.diagnose.hypotheses import (
     overwritten,
     own_additions,
     own_counts,
+    own_lengths,
     pairing,
     penalty,
     precision,
@@ -184,6 +185,7 @@ CAUSES: tuple[Explain, ...] = (
     own_counts.explain_by_own_counts,
     reduction.explain_by_scaled_own,
     reduction.explain_by_weights,
+    own_lengths.explain_by_own_lengths,
     update.explain_by_rate,
     update.explain_by_schedule,
     other_part.explain_by_other_part,
@@ -209,6 +211,7 @@ _FITTED_APIECE: tuple[Explain, ...] = (
     terms.explain_by_terms_of_steps,
     weighted.explain_by_own_shares,
     own_counts.explain_by_own_counts,
+    own_lengths.explain_by_own_lengths,
 )
 """Fits with a factor for each step or replica. Beside a led statistic they name no
 cause: what it scales has such factors, whatever it is that leads it."""
