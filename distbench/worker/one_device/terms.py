@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -21,8 +20,6 @@ from distbench.worker.taps.terms import find_terms
 T = TypeVar("T")
 
 _TOLD: tuple[Phase, ...] = ("local_gradient",)
-_MOST = 6
-"""Of more terms none is told: each takes a trace of the step."""
 _SAME = 1e-3
 """Share of a gradient that rounding may leave, where it only decides what to ask."""
 
@@ -80,9 +77,8 @@ def ask_terms(session: Session, ask: Callable[[int], T]) -> list[T]:
 
 def _count_terms(session: Session) -> int:
     targets = session.board.seen.trained_by.get(0, [])
-    terms = find_terms(targets[0]) if len(targets) == 1 else ()
-    count = len(list(islice(terms, _MOST + 1)))
-    return count if 1 < count <= _MOST else 0
+    count = len(find_terms(targets[0])) if len(targets) == 1 else 0
+    return count if count > 1 else 0
 
 
 def run_term(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,25 +13,32 @@ Term = tuple[Any, Any]
 """A number of the graph, and how many times the loss counts it; or a list of numbers,
 and how often it counts each of them."""
 
+_MOST = 6
+"""So many terms are told: each takes a trace of the step."""
 _SUMS = ("Add", "AddV2", "AddN")
 _OVER = ("Sum", "Mean")
 _BY_ELEMENT = (*_SUMS, "Sub", "Neg", "Identity", "Mul", "RealDiv")
 
 
-def find_terms(target: Any) -> Iterator[Term]:
+def find_terms(target: Any, most: int = _MOST) -> list[Term]:
     """What a number is the sum of, itself if it is none; constants are left out.
 
     Sums, differences and constant factors of numbers are followed. What is added up
-    before it is one number, as the losses of examples are, stays one term. There may be
-    as many as a loop in Python adds up, and each as often as it is counted.
+    before it is one number, as the losses of examples are, stays one term. So does what
+    would make more terms than are wanted: the outermost sums are taken apart first.
     """
-    left = _leave_constants([(target, 1.0)])
-    while left:
-        number, factor = left.pop()
-        parts = _leave_constants(_open(number))
-        left += [(part, factor * times) for part, times in reversed(parts)]
-        if not parts:
-            yield number, factor
+    terms, is_open = _leave_constants([(target, 1.0)]), True
+    while is_open:
+        is_open, left, terms = False, terms, []
+        while left:
+            number, factor = left.pop(0)
+            parts = _leave_constants(_open(number))
+            if parts and len(terms) + len(parts) + len(left) <= most:
+                terms += [(part, factor * times) for part, times in parts]
+                is_open = True
+            else:
+                terms.append((number, factor))
+    return terms
 
 
 def pick_term(target: Any, number: int) -> Term:
@@ -41,7 +47,7 @@ def pick_term(target: Any, number: int) -> Term:
     Raises:
         IndexError: There are fewer.
     """
-    return list(islice(find_terms(target), number + 1))[number]
+    return find_terms(target)[number]
 
 
 def _leave_constants(terms: Iterable[Term]) -> list[Term]:

@@ -1,0 +1,29 @@
+"""Mistakes in what a term of the own examples' statistics counts."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.replicas import count_replicas
+from distbench.unusual.own_terms import ViewsWithoutCorrelation
+
+
+class _InFull:
+    def weigh(self, count):
+        del count
+        return 1.0
+
+
+class _Evenly:
+    def weigh(self, count):
+        del count
+        return 1 / count_replicas()
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class ViewsWithoutCorrelationInFull(_InFull, ViewsWithoutCorrelation):
+    """Each replica has the statistics of its own examples in full, in many terms."""
+
+
+@fault("mean-of-means", "loss", like="huggingface/transformers#34242", clusters=WIDE)
+class ViewsWithoutCorrelationEvenly(_Evenly, ViewsWithoutCorrelation):
+    """The statistics of the own examples are divided by N, in many terms."""
