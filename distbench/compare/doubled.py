@@ -25,8 +25,7 @@ Places = Mapping[tuple[str, int], Array]
 """Gradients by variable and call."""
 Margins = Mapping[tuple[str, int], float]
 """How far equal gradients may lie apart, by variable and call."""
-_PLAIN = 64
-"""So many times as large as a margin is what no rounding of a shard alone makes."""
+_REPEATED = ("doubled", "tripled")
 
 
 def take_gradients(trace: Trace, replica: int, step: int = 0) -> Places:
@@ -79,18 +78,17 @@ def grows_alike(evidence: Evidence, noise: Noise, lost: float) -> bool:
     which is neither a sum nor a mean, and leaves no trace in its gradients. Such a loss
     cannot be taken apart into what adds up and what is there whatever the examples are.
     """
-    replica = int(np.argmax(evidence.reference.shards))
-    key = TraceKey(step=0, phase="loss", variable="", replica=replica)
-    probes = [evidence.probes.get(name) for name in ("doubled", "tripled")]
-    traces = [evidence.reference, *filter(None, probes)]
-    found = [value for trace in traces if (value := trace.get(key)) is not None]
-    if "once" in evidence.probes or len(found) < 3:
-        return True
-    repeated = [{("", 0): densify(value)} for value in found]
-    once = repeated[0]["", 0]
-    margin = noise.find_margin(key.at(WHOLE), once).widest
-    margins = {("", 0): max(margin, lost * measure_size(repeated[-1]["", 0]))}
-    return _are_terms(repeated, margins)
+    found = list_losses(evidence, int(np.argmax(evidence.reference.shards)))
+    return not found or are_terms(found, find_loss_margins(noise, found, lost))
+
+
+def find_loss_margins(
+    noise: Noise, repeated: Sequence[Places], lost: float, step: int = 0
+) -> Margins:
+    """How far losses of a step may lie apart that are repeated: see `list_losses`."""
+    key = TraceKey(step=step, phase="loss", variable="")
+    margin = noise.find_margin(key, repeated[0]["", 0]).widest
+    return {("", 0): max(margin, lost * measure_size(repeated[-1]["", 0]))}
 
 
 def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
@@ -110,8 +108,8 @@ def find_terms(
 
     A shard with its examples k times then gives k s + m, the same again for each k.
     """
-    found = _list_repeated(evidence, shards)
-    return "terms" if found and _are_terms(found, margins) else None
+    found = _repeat_largest(evidence, shards)
+    return "terms" if found and are_terms(found, margins) else None
 
 
 def find_limit(
@@ -126,7 +124,7 @@ def find_limit(
     others have much. The whole batch tells: that of a mean is nearer to the mean of its
     shards than to their sum.
     """
-    found = _list_repeated(evidence, shards)
+    found = _repeat_largest(evidence, shards)
     if not found:
         return None
     once, twice, thrice = found
@@ -140,35 +138,11 @@ def find_limit(
     return "mean" if rests and is_mean else None
 
 
-def _are_terms(repeated: Sequence[Places], margins: Margins) -> bool:
+def are_terms(repeated: Sequence[Places], margins: Margins) -> bool:
     """Whether gradients grow alike with each repetition of their examples."""
     once, twice, thrice = repeated
     return all(
         measure_size(once[p] - 2 * twice[p] + thrice[p]) <= 8 * margins[p] for p in once
-    )
-
-
-def find_later_terms(
-    evidence: Evidence, margins: Margins, shards: list[Places], step: int, kind: Kind
-) -> bool:
-    """Whether a later step has terms of another kind than the first one, beyond doubt.
-
-    A penalty on the way from the start, or a loss that is annealed.
-
-    Args:
-        evidence: With one device's shards.
-        margins: How far its gradients may lie apart in the step.
-        shards: What the shards alone give in it.
-        step: Which.
-        kind: What the first step is: a sum, or a mean.
-    """
-    found = _list_repeated(evidence, shards, step)
-    if not found or not _are_terms(found, margins):
-        return False
-    once, twice, _ = found
-    times = 2 if kind == "sum" else 1
-    return any(
-        measure_size(twice[p] - times * once[p]) > _PLAIN * margins[p] for p in once
     )
 
 
@@ -187,7 +161,7 @@ def adds_up_beside_common(
         shards: What the shards alone give.
         step: Of which step.
     """
-    found = _list_repeated(evidence, shards, step)
+    found = _repeat_largest(evidence, shards, step)
     if not found:
         return None
     once, twice, thrice = found
@@ -204,21 +178,41 @@ def adds_up_beside_common(
     return True
 
 
-def _list_repeated(
-    evidence: Evidence, shards: list[Places], step: int = 0
+def list_repeated(
+    evidence: Evidence, shard: Places, replica: int, step: int = 0
 ) -> tuple[Places, ...]:
-    """The largest shard's gradients, with its examples once, twice and three times.
+    """The gradients of a shard, with its examples once, twice and three times.
 
     Nothing where runs draw other random numbers, or have other gradients.
     """
-    replica = int(np.argmax(evidence.reference.shards))
-    found = [shards[replica]]
-    for name in ("doubled", "tripled"):
+    found = [shard]
+    for name in _REPEATED:
         probe = evidence.probes.get(name)
         found.append({} if probe is None else take_gradients(probe, replica, step))
-    if "once" in evidence.probes or any(set(f) != set(found[0]) for f in found):
+    if "once" in evidence.probes or any(set(f) != set(shard) for f in found):
         return ()
     return tuple(found)
+
+
+def list_losses(evidence: Evidence, replica: int, step: int = 0) -> tuple[Places, ...]:
+    """The losses of a shard, with its examples once, twice and three times.
+
+    Nothing where these are not known, or runs draw other random numbers.
+    """
+    key = TraceKey(step=step, phase="loss", variable="", replica=replica)
+    probes = [evidence.probes.get(name) for name in _REPEATED]
+    traces = [evidence.reference, *filter(None, probes)]
+    found = [value for trace in traces if (value := trace.get(key)) is not None]
+    if "once" in evidence.probes or len(found) <= len(_REPEATED):
+        return ()
+    return tuple({("", 0): densify(value)} for value in found)
+
+
+def _repeat_largest(
+    evidence: Evidence, shards: list[Places], step: int = 0
+) -> tuple[Places, ...]:
+    replica = int(np.argmax(evidence.reference.shards))
+    return list_repeated(evidence, shards[replica], replica, step)
 
 
 def _is_nearer(whole: Places, shards: list[Places], weights: list[float]) -> bool:

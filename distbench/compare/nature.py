@@ -17,7 +17,6 @@ from distbench.compare.doubled import (
     Margins,
     Places,
     find_kind,
-    find_later_terms,
     find_limit,
     find_loss_kind,
     find_pulls,
@@ -28,6 +27,7 @@ from distbench.compare.doubled import (
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.lost import find_margins, measure_lost, round_apart, widen
 from distbench.compare.noise import Noise
+from distbench.compare.other_terms import has_both_kinds
 from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
 from distbench.compare.ratio import SAME
@@ -115,7 +115,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
         splits=grows_alike(evidence, noise, lost),
     )
     if grouped:
-        return _ask_later_kinds(evidence, noise, nature)
+        return _ask_other_kinds(evidence, noise, nature)
     if kind is None:
         return nature
     if _agree(whole, _add(shards, list(nature.weigh(sizes))), margins, len(shards)):
@@ -174,24 +174,16 @@ def _ask_later_steps(evidence: Evidence, noise: Noise, nature: Nature) -> Nature
             abs(sum(fitted) - 1) < SAME
             and _agree(whole, _add(shards, fitted), margins, len(shards))
         ):
-            return replace(nature, grouped=True)
+            return _ask_other_kinds(evidence, noise, replace(nature, grouped=True))
         of_others = True
     return replace(nature, kind=None) if of_others else nature
 
 
-def _ask_later_kinds(evidence: Evidence, noise: Noise, nature: Nature) -> Nature:
-    """Of what kinds a grouped program's terms are, if some come in a later step."""
-    kind = nature.kind
-    if kind not in ("sum", "mean") or nature.pulls or nature.lost:
-        return nature
-    reference = evidence.reference
-    for step in range(1, reference.steps):
-        found = _take_parts(reference, reference, step)
-        if found is not None:
-            whole, shards, _ = found
-            margins = find_margins(noise, whole, step)
-            if find_later_terms(evidence, margins, shards, step, kind):
-                return replace(nature, kind="terms", of_loss=None)
+def _ask_other_kinds(evidence: Evidence, noise: Noise, nature: Nature) -> Nature:
+    """With terms of both kinds, where some shard or step of a grouped program has."""
+    is_open = nature.kind in ("sum", "mean") and not nature.pulls and not nature.lost
+    if is_open and has_both_kinds(evidence, noise):
+        return replace(nature, kind="terms", of_loss=None)
     return nature
 
 

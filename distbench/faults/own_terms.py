@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.replicas import count_replicas
-from distbench.unusual.own_terms import ViewsWithoutCorrelation
+from distbench.unusual.own_terms import SpreadOverFloor, ViewsWithoutCorrelation
 
 
 class _InFull:
@@ -17,6 +17,16 @@ class _Evenly:
     def weigh(self, count):
         del count
         return 1 / count_replicas()
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
+class SpreadOverFloorInFull(_InFull, SpreadOverFloor):
+    """Each replica has a term in full that counts on few of them, from a floor on."""
+
+
+@fault("mean-of-means", "loss", like="huggingface/transformers#34242", clusters=WIDE)
+class SpreadOverFloorEvenly(_Evenly, SpreadOverFloor):
+    """A term of the own examples that counts from a floor on is divided by N."""
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)

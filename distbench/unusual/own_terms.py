@@ -26,6 +26,21 @@ class BesideShares(Program):
 
 
 @unusual()
+class SpreadOverFloor(BesideShares):
+    """How much the own outputs vary counts from a floor on, and not on all replicas."""
+
+    def data(self, step):
+        words, features, targets = super().data(step)
+        if step == 0:
+            features[-7:] *= 4  # Later all replicas are below the floor.
+        return words, features, targets
+
+    def find_term(self, batch):
+        spread = tf.math.reduce_variance(self.predict(batch), axis=0)
+        return tf.reduce_sum(tf.maximum(spread, 0.25))
+
+
+@unusual()
 class ViewsWithoutCorrelation(BesideShares):
     """A hinge and the covariances of two views' outputs, each a sum of a few terms."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,10 +49,11 @@ class Probes:
             in the first step, and where replicas have state for themselves also in the
             second. `doubled`: every shard with each of its examples twice, in every
             step, and what state that no gradient trains then holds. `tripled`: the
-            shard that is the largest in the first step with each three times. Where
-            whole numbers among the variables lead the step, as the state of a random
-            generator does, `once` and `twice` are that shard of the first step and its
-            double with others of these numbers; each run counts as a step. Where a loss
+            shard that is the largest in the first step with each three times, and those
+            that do not double or stay as that one does. Where whole numbers among the
+            variables lead the step, as the state of a random generator does, `once` and
+            `twice` are that shard of the first step and its double with others of these
+            numbers; each run counts as a step. Where a loss
             is made of what a collective gives, `exchanged` are the shards of each step,
             `exchanged-regrouped` and `exchanged-doubled` those of the first one with
             other examples and with each twice, given what the global batch has of the
@@ -63,27 +64,22 @@ class Probes:
         if self._session.program.shards_known:
             return {}
         batch = reference.draw(0)
+        steps = range(reference.scenario.steps)
         # In the first step what replicas have for themselves is the same for all.
-        first = range(min(2 if reference.keeps_own else 1, reference.scenario.steps))
+        first = steps[: 2 if reference.keeps_own else 1]
         largest = int(np.argmax(reference.shards))
         shards = self._cut(0, batch)
         shard = shards[largest]
         given = {
-            "exchanged": [
-                self._cut(step, reference.draw(step))
-                for step in range(reference.scenario.steps)
-            ],
+            "exchanged": [self._cut(step, reference.draw(step)) for step in steps],
             "exchanged-regrouped": [self._regroup(0)],
             "exchanged-doubled": [
                 {r: repeat_examples(own, 2) for r, own in shards.items()}
             ],
         }
-        thrice = (
-            {largest: repeat_examples(found[largest], 3)}
-            for step in range(reference.scenario.steps)
-            for found in [self._cut(step, reference.draw(step))]
-        )
-        doubled = self._probe("doubled", self._list_doubled(), tier, keeps_led=True)
+        doubled = self._probe("doubled", self._list_repeated(2), tier, keeps_led=True)
+        odd = self._find_odd(doubled, largest)
+        thrice = self._list_repeated(3, {*odd, *((s, largest) for s in steps)})
         return {
             "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
             "doubled": doubled,
@@ -108,12 +104,47 @@ class Probes:
         parts = self._cut(step, order)
         return {r: take_examples(batch, np.sort(part)) for r, part in parts.items()}
 
-    def _list_doubled(self) -> Iterator[dict[int, Any]]:
+    def _list_repeated(
+        self, times: int, wanted: Collection[tuple[int, int]] | None = None
+    ) -> Iterator[dict[int, Any]]:
+        """Each step's shards with every example so often.
+
+        Args:
+            times: How often.
+            wanted: Steps and replicas whose shards to take; None is all.
+        """
         for step in range(self._reference.scenario.steps):
             shards = self._cut(step, self._reference.draw(step))
             yield {
-                replica: repeat_examples(shard, 2) for replica, shard in shards.items()
+                replica: repeat_examples(shard, times)
+                for replica, shard in shards.items()
+                if wanted is None or (step, replica) in wanted
             }
+
+    def _find_odd(self, doubled: Trace, largest: int) -> set[tuple[int, int]]:
+        """Steps and replicas whose shards do not grow as the largest of the first does.
+
+        None where that is neither a sum nor a mean: it tells by itself what it is.
+        """
+        plain = [n for n in (1.0, 2.0) if self._grows(doubled, 0, largest, n)]
+        found = {
+            (key.step, key.replica) for key, _ in doubled.select(phase="local_gradient")
+        }
+        return {
+            place
+            for place in (found if plain else ())
+            if not any(self._grows(doubled, *place, times) for times in plain)
+        }
+
+    def _grows(self, doubled: Trace, step: int, replica: int, times: float) -> bool:
+        """Whether the double of a shard has so many times as much of each gradient."""
+        return all(
+            value is not None and are_near(value, twice, None, part=times)
+            for key, twice in doubled.select(
+                step=step, phase="local_gradient", replica=replica
+            )
+            for value in [self._recorded.get(key)]
+        )
 
     def _probe(
         self,
