@@ -153,7 +153,8 @@ def adds_up_beside_common(
 
     The largest one with its examples k times gives k s + m, where m is what all have in
     common: then the whole is the sum of the shards less N - 1 times m. None where runs
-    draw other random numbers, or nobody repeated the examples.
+    draw other random numbers, nobody repeated the examples, or a shard has no gradient
+    of its own for what the whole has one for.
 
     Args:
         evidence: With one device's shards.
@@ -162,7 +163,7 @@ def adds_up_beside_common(
         step: Of which step.
     """
     found = _repeat_largest(evidence, shards, step)
-    if not found:
+    if not found or any(set(shard) != set(whole) for shard in shards):
         return None
     once, twice, thrice = found
     for place, value in whole.items():

@@ -18,9 +18,11 @@ from grouped_losses import (
 from grouped_training import Simulator
 from inside_runs import ROWS, Program
 
+from distbench.compare.doubled import adds_up_beside_common, take_gradients
 from distbench.compare.intermediates import losses_add_up
 from distbench.diagnose.judge import judge
 from distbench.evidence import Inside
+from distbench.trace import WHOLE
 from distbench.verdict import Status
 
 
@@ -94,6 +96,16 @@ def test_what_all_have_alike_is_no_more_than_added_up() -> None:
     inside = look(of_all=True, has_common=True)
     [finding] = judge(replace(evidence, inside=inside)).findings
     assert finding.code == "regularizer-not-scaled"
+
+
+def test_a_gradient_that_some_shard_lacks_tells_nothing_of_what_is_common() -> None:
+    evidence = Simulator(with_constant_pull).make_evidence()
+    reference = evidence.reference
+    whole = take_gradients(reference, WHOLE)
+    shards = [take_gradients(reference, r) for r in range(reference.replicas)]
+    assert adds_up_beside_common(evidence, whole, shards, 0)
+    more = {**whole, ("bias", 0): np.ones(2)}
+    assert adds_up_beside_common(evidence, more, shards, 0) is None
 
 
 def test_gradients_that_weigh_otherwise_are_not_combined() -> None:
