@@ -105,14 +105,17 @@ def _find_part(
         for number, case in context.list_cases()
         if case.key.step == step and (terms := _find_own(context, case))
     }
-    everyone = range(context.replicas)
-    for size in (*everyone, context.replicas):
-        for kept in itertools.combinations(everyone, size):
-            sums = {
-                number: np.asarray(sum((terms[r] for r in kept), 0 * case.expected))
-                for number, (case, terms) in known.items()
-            }
-            if all(context.matches(known[n][0], value) for n, value in sums.items()):
+    if not known:
+        return None
+    for size in range(context.replicas + 1):
+        for kept in itertools.combinations(range(context.replicas), size):
+            sums: dict[int, Array] = {}
+            for number, (case, terms) in known.items():
+                total = np.asarray(sum((terms[r] for r in kept), 0 * case.expected))
+                if not context.matches(case, total):
+                    break  # of a large model most parts are refused by one variable
+                sums[number] = total
+            else:
                 return kept, sums
     return None
 
