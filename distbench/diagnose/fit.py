@@ -29,6 +29,14 @@ def make_error(number: int, case: Pair, *features: Array) -> Row:
     return Row(number=number, target=target, features=features)
 
 
+def list_step_errors(cases: Iterable[tuple[int, Pair]]) -> list[Row]:
+    """What values are wrong by, to be fitted as a multiple of the step that is due."""
+    return [
+        make_error(number, case, np.asarray(case.expected - case.base))
+        for number, case in cases
+    ]
+
+
 def fit_cases(cases: Iterable[Pair]) -> RatioFit | None:
     """One ratio of observed to expected over all cases that are finite.
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from distbench.compare.values import Array, are_equal, densify
-from distbench.diagnose.context import Context, Hypothesis, find_base
-from distbench.diagnose.fit import fit_weights, make_error, predict_cases
+from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import fit_weights, list_step_errors, predict_cases
 from distbench.trace import WHOLE, TraceKey
 
 _SAME = 1e-2
@@ -35,10 +35,7 @@ def explain_by_own_lengths(context: Context) -> Iterator[Hypothesis]:
     predicted: dict[int, Array] = {}
     groups = context.group_cases(lambda case: (case.key.step, case.key.replica))
     for place, cases in groups.items():
-        rows = [
-            make_error(number, case, case.expected - find_base(case))
-            for number, case in cases
-        ]
+        rows = list_step_errors(cases)
         weights = fit_weights(rows)
         if weights is None:
             return

@@ -17,7 +17,7 @@ from distbench.diagnose.context import (
     find_base,
     find_tolerance,
 )
-from distbench.diagnose.fit import fit_weights, make_error, predict_cases
+from distbench.diagnose.fit import fit_weights, list_step_errors, predict_cases
 from distbench.diagnose.hypotheses.slot_facts import (
     SlotRule,
     find_locals,
@@ -138,10 +138,7 @@ def explain_by_repeated_slot(context: Context) -> Iterator[Hypothesis]:
     predicted: dict[int, Array] = {}
     times: set[int] = set()
     for cases in group_by_kind(context):
-        rows = [
-            make_error(number, case, case.expected - find_base(case))
-            for number, case in cases
-        ]
+        rows = list_step_errors(cases)
         weights = fit_weights(rows)
         if weights is None:
             return

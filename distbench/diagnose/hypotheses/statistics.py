@@ -20,7 +20,7 @@ from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
 from distbench.diagnose.fit import (
     fit_weights,
     leaves_nothing,
-    make_error,
+    list_step_errors,
     predict_cases,
 )
 from distbench.diagnose.hypotheses.steered import list_steering
@@ -156,10 +156,7 @@ def _explain_by_share(
     started = {case.key.variable for case in cases if np.any(find_base(case))}
     if any(case.key.variable not in started for case in cases):
         return
-    rows = [
-        make_error(n, case, case.expected - find_base(case))
-        for n, case in zip(statistics, cases, strict=True)
-    ]
+    rows = list_step_errors(zip(statistics, cases, strict=True))
     weights = fit_weights(rows)
     if weights is None or not leaves_nothing(rows, weights):
         return
