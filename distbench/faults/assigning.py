@@ -6,16 +6,16 @@ from distbench.faults.fault import fault
 from distbench.samples.program import TRAINED
 from distbench.unusual.assigning import OwnStepsAddedUp
 
-_CLUSTERS = ("mirrored:3", "mwms:2")
-
-
-@fault(
+_added_up = fault(
     "scale-error",
     "variable",
     TRAINED,
     like="tensorflow/tensorflow#23792",
-    clusters=_CLUSTERS,
+    clusters=("mirrored:3", "mwms:2"),
 )
+
+
+@_added_up
 class OldValuesAddedUp(OwnStepsAddedUp):
     """Each replica assigns the old value with its own step, and all that is summed."""
 
@@ -23,13 +23,7 @@ class OldValuesAddedUp(OwnStepsAddedUp):
         variable.assign(variable - self.rate * gradient)
 
 
-@fault(
-    "scale-error",
-    "variable",
-    TRAINED,
-    like="tensorflow/tensorflow#23792",
-    clusters=_CLUSTERS,
-)
+@_added_up
 class NewValuesAddedUp(OldValuesAddedUp):
     """The gradients are summed, and so is what all replicas assign alike."""
 

@@ -7,6 +7,7 @@ from distbench.samples.lazy import tf
 from distbench.samples.program import FIRST, HEAD, SECOND, TABLE, TRAINED, OwnReduction
 from distbench.samples.replicas import (
     all_reduce,
+    change_joined,
     clear_last,
     count_replicas,
     gather,
@@ -154,11 +155,9 @@ class PiecesBeginTooEarly(OwnReduction):
 
     def reduce(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        flat = tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0)
-        turned = tf.roll(all_reduce("sum", flat), 1, axis=0)
-        pieces = tf.split(turned, [int(tf.size(g)) for g in self.trained()])
-        pairs = zip(pieces, dense, strict=True)
-        return [tf.reshape(piece, g.shape) for piece, g in pairs]
+        return change_joined(
+            dense, lambda flat: tf.roll(all_reduce("sum", flat), 1, axis=0)
+        )
 
 
 @fault(
@@ -192,7 +191,4 @@ class GatheredBufferNeighboursSummed(GatheredNeighboursSummed):
 
     def reduce(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        flat = self.add_up(tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0))
-        pieces = tf.split(flat, [int(tf.size(g)) for g in self.trained()])
-        pairs = zip(pieces, dense, strict=True)
-        return [tf.reshape(piece, g.shape) for piece, g in pairs]
+        return change_joined(dense, self.add_up)

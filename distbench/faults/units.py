@@ -22,32 +22,26 @@ class RateByShare(RateByMeanOfShares):
         return self.average
 
 
-@fault(
+_begun_otherwise = fault(
     "initial-value-differs",
     "variable",
     ("average",),
     like="keras-team/keras#18972",
     clusters=("mirrored:3", "mwms:2"),
 )
-class BegunInShares(NormaliserInShares):
-    """An average of what all replicas count begins with a share of what is expected."""
-
-    def count(self, counts):
-        return all_reduce("sum", tf.reduce_sum(counts))
-
-    def read_average(self):
-        return self.average
 
 
-@fault(
-    "initial-value-differs",
-    "variable",
-    ("average",),
-    like="keras-team/keras#18972",
-    clusters=("mirrored:3", "mwms:2"),
-)
+@_begun_otherwise
 class NormaliserByShare(NormaliserInShares):
     """Losses are divided by an average of shares, which is an N-th of what is due."""
 
     def read_average(self):
         return self.average
+
+
+@_begun_otherwise
+class BegunInShares(NormaliserByShare):
+    """An average of what all replicas count begins with a share of what is expected."""
+
+    def count(self, counts):
+        return all_reduce("sum", tf.reduce_sum(counts))

@@ -94,6 +94,18 @@ def gather(value: Any) -> Any:
     return tf.distribute.get_replica_context().all_gather(value, axis=0)
 
 
+def change_joined(tensors: Sequence[Any], change: Callable[[Any], Any]) -> list[Any]:
+    """Tensors that lie in one buffer while it is changed, and are cut out of it again.
+
+    Args:
+        tensors: Dense ones, of known shapes.
+        change: Of the flat buffer: to one of the same size.
+    """
+    flat = change(tf.concat([tf.reshape(t, [-1]) for t in tensors], axis=0))
+    pieces = tf.split(flat, [t.shape.num_elements() for t in tensors])
+    return [tf.reshape(p, t.shape) for p, t in zip(pieces, tensors, strict=True)]
+
+
 def update(variable: Any, change: Callable[..., Any], *values: Any) -> None:
     """Change every copy of a variable by `change(copy, *values)`."""
 

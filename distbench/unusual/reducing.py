@@ -12,7 +12,12 @@ from distbench.samples.program import (
     OwnReduction,
     Program,
 )
-from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.samples.replicas import (
+    all_reduce,
+    change_joined,
+    count_replicas,
+    find_replica,
+)
 from distbench.samples.slices import add_up_rows
 from distbench.samples.warmed import Warmed
 from distbench.unusual.program import unusual
@@ -144,12 +149,7 @@ class TwoStages(OwnReduction):
     def reduce(self, gradients):
         sparse, *dense = gradients
         table = all_reduce("sum", sparse)
-        joined = tf.concat([tf.reshape(g, [-1]) for g in dense], axis=0)
-        parts = tf.split(all_reduce("sum", joined), [int(tf.size(g)) for g in dense])
-        return [
-            table,
-            *(tf.reshape(p, g.shape) for p, g in zip(parts, dense, strict=True)),
-        ]
+        return [table, *change_joined(dense, lambda flat: all_reduce("sum", flat))]
 
 
 @unusual()
