@@ -190,10 +190,10 @@ def note_cut(places: Sequence[TraceKey]) -> str:
         return ""
     first = places[0]
     return (
-        "note: where no variable is cut into shards, one device leaves another "
-        f"{first.phase} '{first.variable}' in step {first.step}; what looks at a whole "
-        "variable, such as a norm of each one, a trust ratio, a name or its first "
-        "rows, sees each shard as a variable of its own"
+        f"note: {first.phase} '{first.variable}' comes out otherwise in step "
+        f"{first.step} of one device where no variable is cut into shards; what looks "
+        "at a whole variable, such as a norm of each one, a trust ratio, a name or its "
+        "first rows, sees each shard as a variable of its own"
     )
 
 

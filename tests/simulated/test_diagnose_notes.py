@@ -115,5 +115,8 @@ def test_a_rule_that_minds_shards_passes_with_a_note(
         put_probe(evidence, "uncut", step=1, replica=WHOLE, factor=factor)
     )
     assert judgement.status is Status.PASS
-    found = "leaves another slot 'momentum/dense/kernel' in step 1" in judgement.message
+    found = (
+        "slot 'momentum/dense/kernel' comes out otherwise in step 1"
+        in judgement.message
+    )
     assert found == noted, judgement.message
