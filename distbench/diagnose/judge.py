@@ -33,6 +33,7 @@ from distbench.diagnose.notes import (
     note_reshaped,
     note_rows,
     note_sizes,
+    note_unread,
 )
 from distbench.diagnose.owners import name_owners
 from distbench.diagnose.pipelines import describe_pipeline
@@ -84,6 +85,7 @@ def judge(evidence: Evidence) -> Judgement:
         *describe_pipeline(evidence.examples),
         note_reshaped(evidence.observed),
         note_packed(evidence.observed),
+        note_unread(evidence.observed),
         note_rows(evidence.reference, rows),
         note_cut(cut),
     ]

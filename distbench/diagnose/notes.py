@@ -180,6 +180,18 @@ def note_kept_tensors(observed: Trace) -> str:
     )
 
 
+def note_unread(observed: Trace) -> str:
+    """Names the methods of a program that would give it its data, and gave none."""
+    found = cast(Sequence[str], observed.notes.get("unread_feeds", ()))
+    if not found:
+        return ""
+    return (
+        f"note: the program has '{found[0]}'{tell_more(found)} as well, which was not "
+        "called: 'data' comes first, then 'dataset_fn', then 'dataset'; what is set to "
+        "None is not there"
+    )
+
+
 def note_cut(places: Sequence[TraceKey]) -> str:
     """Names a variable of which a step leaves something else where it is not cut.
 

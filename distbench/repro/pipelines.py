@@ -20,8 +20,8 @@ def read(strategy):  # what the replicas get, and all of it together
     program = subject() if isinstance(subject, type) else copy.deepcopy(subject)
     with strategy.scope():
         program.build(strategy)
-    shares = strategy.distribute_datasets_from_function(program.dataset_fn) if hasattr(
-        program, "dataset_fn") else strategy.experimental_distribute_dataset(program.dataset())
+    shares = strategy.distribute_datasets_from_function(program.dataset_fn) if getattr(
+        program, "dataset_fn", None) else strategy.experimental_distribute_dataset(program.dataset())
     gather = tf.function(lambda b: tf.nest.map_structure(lambda a: strategy.gather(a, 0), b))
     found = [(batch, tf.nest.map_structure(np.asarray, gather(batch)))
              for batch in itertools.islice(shares, $most)]

@@ -248,6 +248,26 @@ class SwitchedOff(Distributed):
     policy = "OFF"
 
 
+class InPlaceOfInherited(SwitchedOff, Sharded):
+    """Says that it has no `dataset_fn`, as a class says that it has no hash."""
+
+    dataset_fn = None  # type: ignore[assignment]
+
+
+class BesideBatches(NotSharded):
+    """A pipeline of which nothing is known: there is `data` as well."""
+
+    def data(self, step: int) -> Any:
+        """The same examples at each step."""
+        del step
+        return make_examples()
+
+    def average(self, losses: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.reduce_sum(losses) / EXAMPLES
+
+
 class FromFiles(Distributed):
     """Two files of text, one for each worker."""
 

@@ -48,12 +48,19 @@ def test_pipelines_that_give_each_example_once_pass(name: str, cluster: str) -> 
     assert {"loss", "variable"} <= set(verdict.runs[0].references)
 
 
+def test_a_pipeline_beside_the_data_is_told() -> None:
+    verdict = _check("BesideBatches", "mirrored:2")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert "has 'dataset_fn' as well, which was not called" in verdict.runs[0].message
+
+
 @pytest.mark.parametrize(
     ("name", "code", "ratio", "replicas"),
     [
         ("NotSharded", "examples-repeated", 2.0, (0, 1)),
         ("EndlesslyNotSharded", "examples-repeated", 2.0, (0, 1)),
         ("SwitchedOff", "examples-repeated", 2.0, (0, 1)),
+        ("InPlaceOfInherited", "examples-repeated", 2.0, (0, 1)),
         ("OneShardTooMany", "examples-missed", 2 / 3, ()),
         ("EndlesslyOneTooMany", "examples-missed", 2 / 3, ()),
     ],

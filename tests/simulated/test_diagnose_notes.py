@@ -49,6 +49,15 @@ def test_tensors_that_replicas_may_have_overwritten_are_told_where_something_is_
     assert (told in judgement.message) == is_wrong
 
 
+def test_what_would_give_data_as_well_is_told() -> None:
+    evidence = Simulator(sum_squares).make_evidence()
+    notes = {**evidence.observed.notes, "unread_feeds": ["dataset_fn", "dataset"]}
+    judgement = judge(
+        replace(evidence, observed=replace(evidence.observed, notes=notes))
+    )
+    assert "has 'dataset_fn' (and 1 more) as well, which was not" in judgement.message
+
+
 def put_probe(
     evidence: Evidence,
     name: str,

@@ -38,6 +38,7 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "of_gradients": list(list_state_of_gradients(seen, table)),
         "of_derivatives": list(list_state_of_derivatives(seen, table)),
         "numbers": read_numbers(session.optimizers),
+        "unread_feeds": list(session.program.unread_feeds()),
         "traced_for": session.traced_for,
         "kept_tensors": list(list_kept_tensors(session.program.root(), seen)),
     }

@@ -117,6 +117,10 @@ class Program:
         """The optimizers, none where the program updates by hand."""
         raise NotImplementedError
 
+    def unread_feeds(self) -> Sequence[str]:
+        """Methods that would give the program its data as well, and are not called."""
+        return ()
+
     def root(self) -> Any:
         """What holds all that the step uses: here the optimizers."""
         return self.optimizers()

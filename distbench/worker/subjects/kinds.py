@@ -12,6 +12,7 @@ from distbench.worker.families import name_family
 from distbench.worker.process.failures import blame_subject
 from distbench.worker.stepping.program import METHODS, Program, name_subject
 from distbench.worker.subjects.arguments import check_factory
+from distbench.worker.subjects.feeds import list_feeds
 from distbench.worker.subjects.fit_steps import name_keras
 from distbench.worker.subjects.keras_data import find_data
 from distbench.worker.subjects.keras_model import KerasModelProgram
@@ -20,7 +21,6 @@ from distbench.worker.subjects.pipeline_program import PipelineProgram
 from distbench.worker.subjects.user_program import UserProgram
 
 Kind = Literal["optimizer", "program", "pipeline", "model"]
-_PIPELINES = ("dataset_fn", "dataset")
 
 
 def recognise_subject(subject: Any) -> Kind:
@@ -33,10 +33,9 @@ def recognise_subject(subject: Any) -> Kind:
     """
     has = [name for name in METHODS if callable(getattr(subject, name, None))]
     if len(has) == len(METHODS):
-        if callable(getattr(subject, "data", None)):
-            return "program"
-        if any(callable(getattr(subject, name, None)) for name in _PIPELINES):
-            return "pipeline"
+        feeds = list_feeds(subject)
+        if feeds:
+            return "program" if feeds[0] == "data" else "pipeline"
         raise BadInputError(
             f"Train program '{name_subject(subject)}' brings no data. Expected "
             "'data(step)', which returns the global batch of a step, or "

@@ -22,6 +22,7 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.subjects.batches import digest_batch
+from distbench.worker.subjects.feeds import list_feeds
 from distbench.worker.subjects.unsharded import leave_unsharded
 
 _MOST_BATCHES = 512
@@ -255,13 +256,13 @@ def iterate(subject: Any, strategy: tf.distribute.Strategy) -> Iterator[Any]:
     if not is_single:
         return iter(_distribute(subject, strategy))
     with leave_unsharded():
-        if hasattr(subject, "dataset_fn"):
+        if "dataset_fn" in list_feeds(subject):
             return iter(_make_from_function(subject, tf.distribute.InputContext()))
         return iter(_make_dataset(subject))
 
 
 def _distribute(subject: Any, strategy: tf.distribute.Strategy) -> Any:
-    if hasattr(subject, "dataset_fn"):
+    if "dataset_fn" in list_feeds(subject):
         return strategy.distribute_datasets_from_function(
             partial(_make_from_function, subject)
         )

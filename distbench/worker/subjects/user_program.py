@@ -19,6 +19,7 @@ from distbench.worker.stepping.program import Program, name_subject
 from distbench.worker.subjects.arguments import check_arguments
 from distbench.worker.subjects.batches import Batches
 from distbench.worker.subjects.between import Between
+from distbench.worker.subjects.feeds import list_feeds
 from distbench.worker.subjects.unsharded import number_worker
 
 
@@ -144,6 +145,10 @@ class UserProgram(Program):
                 "slots would not be compared."
             )
         return [one for one in listed if one is not None]
+
+    def unread_feeds(self) -> Sequence[str]:
+        """All but the first that the user's program has."""
+        return list_feeds(self._subject)[1:]
 
     def root(self) -> Any:
         """The user's program."""
