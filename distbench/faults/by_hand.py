@@ -124,7 +124,9 @@ class TasksAveragedByHand(TasksProjectedByHand):
         return all_reduce("mean", gradient)
 
 
-@fault("missing-reduction", "variable", BUFFERS, like="keras-team/keras#19467")
+@fault(
+    "missing-reduction", "variable", (*TRAINED, *BUFFERS), like="keras-team/keras#19467"
+)
 class TasksThatNobodySums(TasksProjectedByHand):
     """Every replica projects its own gradients of two tasks, and goes on with them."""
 
