@@ -1,4 +1,4 @@
-"""Looks inside a step whose loss or gradients are wrong for no reason that is known.
+"""Looks inside a step that is wrong somewhere for no reason that is known.
 
 What intermediate values have to be the global batch says. Where replicas are held
 against their own shards, as under batch statistics, nobody does: nor where gradients of
@@ -9,7 +9,7 @@ shards, one device alone shows what is taken of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -30,11 +30,11 @@ from distbench.observe import (
 from distbench.scenario.choices import PIPELINE
 from distbench.target import TargetRef
 from distbench.trace import COMPUTED
-from distbench.verdict import Status
+from distbench.verdict import Finding, Status
 
 Look = Callable[..., Inside]
 """Runs a scenario with a look inside; see `observe_intermediates`."""
-_OPEN = ("unexplained", "scale-error")
+_OPEN, _FACTOR = "unexplained", "scale-error"
 """Codes that name no cause: a value is wrong, or is so by a factor."""
 
 
@@ -82,12 +82,14 @@ class Looking:
         # In a free run a later step starts from what the cluster has come to.
         is_reached = evidence.tier != "free" or step == 0
         is_other = scenario.restore_from or scenario.faults or scenario.in_flight > 1
-        is_known = evidence.measure.shards_known or evidence.subject.compiled
-        if not is_reached or is_other or is_known:
+        of_steps = _is_after_gradients(judgement)
+        is_known = evidence.measure.shards_known and not of_steps
+        if not is_reached or is_other or is_known or evidence.subject.compiled:
             return None
         if judgement.doubtful is None and takes_shards(evidence):
             return None
-        inside = self._observe(item, partial(observe_intermediates, last_step=step))
+        look = partial(observe_intermediates, last_step=step, of_steps=of_steps)
+        inside = self._observe(item, look)
         if inside is None:
             return None
         if goes_on_from_gradients(evidence) and not starts_right(inside, step):
@@ -128,5 +130,22 @@ def _find_open(judgement: Judgement) -> int | None:
     """The first step of which a look inside may tell more."""
     if judgement.doubtful is not None:
         return judgement.doubtful
-    found = (f for f in judgement.findings if f.code in _OPEN and f.phase in COMPUTED)
-    return min((finding.step for finding in found), default=None)
+    return min((finding.step for finding in _list_open(judgement)), default=None)
+
+
+def _is_after_gradients(judgement: Judgement) -> bool:
+    """Whether what is open is made of gradients, and no loss or gradient itself."""
+    found = list(_list_open(judgement))
+    is_after = all(finding.phase not in COMPUTED for finding in found)
+    return judgement.doubtful is None and bool(found) and is_after
+
+
+def _list_open(judgement: Judgement) -> Iterator[Finding]:
+    """Findings of which a look inside may tell more.
+
+    Of a sum that is off by a factor nobody has to know where that begins.
+    """
+    for finding in judgement.findings:
+        is_factor = finding.code == _FACTOR and finding.phase in COMPUTED
+        if finding.code == _OPEN or is_factor:
+            yield finding

@@ -1,13 +1,13 @@
 """Where in a program replicas first go another way than one device.
 
 What is no part of one device's value may be put right later, as a largest score that is
-subtracted and added again. So the way back from a wrong loss leads through such values
+subtracted and added again. So the way back from a wrong one leads through such values
 alone, and begins where all that a value is made of is still right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -28,7 +28,6 @@ _SCALING = frozenset(
 """Ops that make a multiple of a term, if all else that they take is alike on all."""
 _DIVIDING = frozenset({"Div", "DivNoNan", "RealDiv"})
 _MULTIPLYING = _DIVIDING | {"Mul"}
-
 
 InFull = Literal["", "examples", "variables", "numbers"]
 Joined = Literal["", "mean", "sum"]
@@ -79,15 +78,18 @@ class Astray:
         return not self.is_alike and (is_own or (self.of_share and is_one))
 
 
-def find_astray(inside: Inside, step: int) -> tuple[Astray, ...]:
+def find_astray(
+    inside: Inside, step: int, moved: Collection[str] = ()
+) -> tuple[Astray, ...]:
     """The values with which replicas go astray, in the order of the program.
 
     Args:
         inside: What was seen of the intermediate values.
         step: Of which step.
+        moved: Paths of variables whose step to follow back in place of the losses.
 
     Returns:
-        Nothing where the losses of all replicas are right, or nobody has looked.
+        Nothing where these are right on all replicas or nobody has looked.
     """
     graph = Paired(inside, step)
     terms = _find_terms(graph)
@@ -95,8 +97,8 @@ def find_astray(inside: Inside, step: int) -> tuple[Astray, ...]:
     # Keras multiplies a loss by 1/N, which one device leaves out.
     ends = [
         name
-        for loss in graph.list_losses()
-        for name in ([loss] if graph.relate(loss) else graph.list_parents(loss))
+        for end in (graph.list_moving(moved) if moved else graph.list_losses())
+        for name in ([end] if graph.relate(end) else graph.list_parents(end))
     ]
     waiting = [name for name in dict.fromkeys(ends) if graph.is_astray(name)]
     seen = set(waiting)

@@ -6,7 +6,7 @@ are its rows, one replica's after the other's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, cast
 
@@ -70,6 +70,10 @@ class Paired:
         losses = [one for one in self.made.values() if one.is_loss]
         trained = [one for one in losses if one.trains]
         return [one.name for one in trained or losses]
+
+    def list_moving(self, moved: Collection[str]) -> list[str]:
+        """What the step moves some variables by: sums, and what it assigns."""
+        return [n for n, one in self.made.items() if not {*moved}.isdisjoint(one.moves)]
 
     def is_astray(self, name: str) -> bool:
         """Whether replicas have no part of what one device has there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,12 +19,23 @@ _MOST = 3
 
 
 def list_astray(context: Context) -> Sequence[Astray]:
-    """The values with which the wrong losses or local gradients begin."""
+    """The values with which the wrong losses begin, or what moves wrong state."""
     inside = context.evidence.inside
-    if inside is None or context.phase not in COMPUTED:
+    if inside is None:
         return ()
     step = min(case.key.step for case in context.cases)
-    return context.work_out(("astray", step), lambda: find_astray(inside, step))
+    moved: frozenset[str] = frozenset()
+    if context.phase not in COMPUTED:
+        paths = {case.key.variable for case in context.cases}
+        infos = [context.infos[path] for path in paths if path in context.infos]
+        moved = frozenset(paths | {info.of for info in infos})
+    found = context.work_out(
+        ("astray", step, moved), lambda: find_astray(inside, step, moved)
+    )
+    if not moved:
+        return found
+    # Losses are added up, and what is on the way to a step only where that is seen.
+    return [one if one.joined == "sum" else replace(one, in_full="") for one in found]
 
 
 def describe_astray(context: Context) -> str:
@@ -31,8 +43,9 @@ def describe_astray(context: Context) -> str:
     found = list_astray(context)
     if not found:
         return ""
+    what = "the loss is made of" if context.phase in COMPUTED else "the step is made of"
     words = (
-        "what the loss is made of first goes another way than on one device at "
+        f"what {what} first goes another way than on one device at "
         f"{_name_place(found[0])}: {_tell_values(found[0])}"
     )
     others = _name_others(found)

@@ -30,6 +30,8 @@ def observe_intermediates(
     spec: ClusterSpec,
     last_step: int,
     launch: Launch,
+    *,
+    of_steps: bool = False,
 ) -> Inside:
     """Run a scenario up to a step on one device and on its cluster.
 
@@ -39,6 +41,7 @@ def observe_intermediates(
         spec: Its resolved cluster spec.
         last_step: The last step that is wanted.
         launch: How tasks are started.
+        of_steps: Whether to look also at what moves variables.
 
     Returns:
         What was seen: intermediate values as values of the loss, under their own names,
@@ -52,6 +55,8 @@ def observe_intermediates(
     folder = _make_folder(launch)
     scenario = replace(scenario, steps=last_step + 1)
     payload = _make_payload(target, scenario, spec, folder)
+    if of_steps:
+        payload = {**payload, "inside": "steps"}
     with start_both(launch, scenario, spec, deadline) as (one, trainers):
         answer, wait_prepared = prepare_both(one, trainers, scenario, payload, target)
         wait_prepared()
@@ -95,5 +100,5 @@ def _make_payload(
     return {
         **make_payload(target, scenario, spec, folder),
         "tiers": [_TIER],
-        "inside": True,
+        "inside": "losses",
     }

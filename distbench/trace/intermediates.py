@@ -1,4 +1,4 @@
-"""Where each value is made that a loss is computed of: what goes with their trace."""
+"""Where each value is made that a loss or a step is made of: a note of their trace."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Made:
         parents: Names of what the op took.
         is_loss: Whether it is differentiated.
         trains: Whether it is by a variable of the subject.
+        moves: Paths of the variables that the step moves by it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Made:
     parents: tuple[str, ...]
     is_loss: bool
     trains: bool
+    moves: tuple[str, ...] = ()
 
 
 def made_to_json(made: Iterable[Made]) -> list[Mapping[str, Any]]:
@@ -50,6 +52,7 @@ def made_from_json(note: Iterable[Mapping[str, Any]]) -> list[Made]:
                 **item,
                 "aliases": tuple(item["aliases"]),
                 "parents": tuple(item["parents"]),
+                "moves": tuple(item["moves"]),
             }
         )
         for item in note

@@ -70,10 +70,21 @@ class Program:
         self.made.append(_make(name, "CollectiveReduceV2", [parent]))
         return name
 
-    def end(self, *names: str) -> Inside:
-        """What was seen of it, with some values as losses."""
+    def end(self, *names: str, moves: Mapping[str, str] | None = None) -> Inside:
+        """What was seen of it.
+
+        Args:
+            names: The values that are losses.
+            moves: By what the step moves each variable.
+        """
+        moves = moves or {}
         self.made = [
-            replace(one, is_loss=one.name in names, trains=one.name in names)
+            replace(
+                one,
+                is_loss=one.name in names,
+                trains=one.name in names,
+                moves=tuple(path for path, by in moves.items() if by == one.name),
+            )
             for one in self.made
         ]
         known = [one for one in self.made if one.name in self.whole]

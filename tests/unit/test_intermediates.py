@@ -11,6 +11,7 @@ import pytest
 from inside_runs import EVEN, ROWS, SIZES, Program
 
 from distbench.compare.intermediates import find_astray, starts_right
+from distbench.evidence import Inside
 from distbench.trace.intermediates import (
     INTERMEDIATES,
     made_from_json,
@@ -256,3 +257,34 @@ def test_as_many_terms_as_a_loop_adds_up_are_followed() -> None:
     (found,) = find_astray(program.end(last), 0)
     assert found.made.place == "model.py:mean"
     assert found.term is not None
+
+
+def solve(*, own: bool) -> Inside:
+    """A sum of the examples, over what is made of it: a step that is not linear."""
+    program = Program()
+    program.give()
+    below = total = program.compute("total", "Sum", ["rows"], np.sum)
+    square = program.compute("square", "Square", [total], np.square)
+    if not own:
+        below = program.exchange("joined", total, add_up)
+        program.whole[below] = program.whole[total]
+        program.alone[below] = program.alone[total]
+    program.compute("step", "Reciprocal", [below], lambda v: 1 / v)
+    program.compute("loss", "Sum", ["rows"], share)
+    return program.end("loss", moves={"weight": "step", "other": square})
+
+
+def test_what_a_step_makes_of_the_own_addend_is_named_by_what_it_moves() -> None:
+    inside = solve(own=True)
+    (found,) = find_astray(inside, 0, {"weight"})
+    assert found.made.place == "model.py:step"
+    assert (found.of_share, found.is_own, found.is_statistic) == (True, True, True)
+    assert find_astray(inside, 0) == ()
+    assert find_astray(inside, 0, {"third"}) == ()
+
+
+def test_what_is_made_of_the_sum_is_right_and_other_steps_are_left_out() -> None:
+    inside = solve(own=False)
+    assert find_astray(inside, 0, {"weight"}) == ()
+    (found,) = find_astray(inside, 0, {"weight", "other"})
+    assert found.made.place == "model.py:square"

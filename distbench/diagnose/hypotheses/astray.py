@@ -1,4 +1,4 @@
-"""Losses that are made of what each replica has of its own examples, and not of all."""
+"""Losses and steps that are made of what is each replica's own, and not of all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from distbench.compare.intermediates import Astray
 from distbench.diagnose.astray import describe_astray, find_times, list_astray
 from distbench.diagnose.context import Context, Hypothesis
+from distbench.trace import COMPUTED
 
 
 def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
@@ -17,6 +18,8 @@ def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
     comes of it. Where the loss has it as a term of its own, that is what is wrong. And
     what all replicas have alike may be a multiple of what one device has.
     """
+    if context.phase not in COMPUTED:
+        return
     found = list_astray(context)
     times = find_times(found)
     known = all(one.is_statistic or one.in_full for one in found)
@@ -29,6 +32,38 @@ def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
         phase="loss",
         ratio=times,
     )
+
+
+def explain_by_own_value_on_the_way(context: Context) -> Iterator[Hypothesis]:
+    """A value of the own shard, somewhere between losses that are right and a step.
+
+    A statistic of the own examples is such, as a curvature, and so is whatever is made
+    of an addend as if it were the sum and is not linear. What all replicas have alike,
+    and what is added up and has in full on each what is the same, has other causes.
+    """
+    if context.phase in COMPUTED:
+        return
+    found = list_astray(context)
+    if not found or not all(one.is_statistic and not one.in_full for one in found):
+        return
+    yield Hypothesis(
+        code=_find_code_of_step(found),
+        predicted={number: case.observed for number, case in context.list_cases()},
+        detail=describe_astray(context),
+    )
+
+
+def _find_code_of_step(found: Sequence[Astray]) -> str:
+    """What has the mean of the replicas' values on one device is a statistic.
+
+    Averaged over the replicas it is one of means that weigh alike, however many
+    examples they are of. Else it is made of addends.
+    """
+    if all(one.is_mean and one.joined == "mean" for one in found):
+        return "mean-of-means"
+    if any(one.of_share and not one.is_mean for one in found):
+        return "nonlinear-before-reduction"
+    return "statistics-not-synchronized"
 
 
 def _find_code(found: Sequence[Astray], replicas: int) -> str:

@@ -175,6 +175,7 @@ CAUSES: tuple[Explain, ...] = (
     masks.explain_by_own_draws,
     sparse.explain_by_moved_rows,
     astray.explain_by_own_value,
+    astray.explain_by_own_value_on_the_way,
     # From here on something is fitted to each value, or several numbers to all.
     alone.explain_by_own_part,
     generic.explain_by_micro_steps,

@@ -158,7 +158,7 @@ class Task:
             )
         session.shelf = Shelf(Path(payload["folder"]))
         if payload.get("inside"):
-            session.look_inside()
+            session.look_inside(of_steps=payload["inside"] == "steps")
         return session
 
     def read_data(

@@ -113,9 +113,13 @@ class Session(KeptState):
             watch_tapes(self.board, self.table)
             self.handed.watch()
 
-    def look_inside(self) -> None:
-        """Record also, under their own names, what losses are computed of."""
-        self.board.intermediates = Intermediates(self._devices)
+    def look_inside(self, *, of_steps: bool) -> None:
+        """Record also, under their own names, what losses are computed of.
+
+        Args:
+            of_steps: Whether what moves variables as well.
+        """
+        self.board.intermediates = Intermediates(self._devices, of_steps=of_steps)
 
     @contextmanager
     def guard(self, place: str) -> Iterator[None]:
@@ -163,6 +167,7 @@ class Session(KeptState):
                     raise
                 if self.tapped:
                     self.board.tap_unclaimed()
+                    self.board.look_at_step(self.table)
                 return result
 
         hide_from_autograph(watched)

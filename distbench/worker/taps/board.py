@@ -16,6 +16,8 @@ import tensorflow as tf
 
 from distbench.trace import Phase, SparseRows, Value
 from distbench.trace.intermediates import INTERMEDIATES, made_to_json
+from distbench.worker.state.variables import VariableTable
+from distbench.worker.taps.backwards import Writes
 from distbench.worker.taps.feeds import Fed, Feeds, Place
 from distbench.worker.taps.intermediates import Intermediates
 from distbench.worker.taps.sinks import (
@@ -82,6 +84,7 @@ class TapBoard(TracedStep):
         self.corruption: Corruption | None = None
         self.term: int | None = None
         self._terms: dict[int, Any] = {}
+        self._summed: dict[int, dict[str, list[Any]]] = {}
         self.intermediates: Intermediates | None = None
 
     # --- gradients from the tape --------------------------------------------------
@@ -148,6 +151,9 @@ class TapBoard(TracedStep):
         else:
             tensors = (tf.convert_to_tensor(value),)
         self.seen.add_tapped(replica, phase, tensors)
+        if phase == "reduced_gradient":
+            moving = self._summed.setdefault(replica, {})
+            moving.setdefault(variable, []).append(tensors[-1])
         self._write(point, tensors)
         self.watch(point, value)
         return value
@@ -177,21 +183,46 @@ class TapBoard(TracedStep):
     def _forget_trace(self, replica: int) -> None:
         super()._forget_trace(replica)
         self._terms.pop(replica, None)
+        self._summed.pop(replica, None)
 
     def remember_target(self, target: Any, *, trains: bool) -> None:
         """Keep what a tape differentiated, and record what it is made of, if wanted."""
         super().remember_target(target, trains=trains)
         if self.intermediates is None or self._is_between:
             return
-        replica = self.find_replica()
         targets = self.list_targets()
         number = next(n for n, known in enumerate(targets) if known is target)
+        local = self.find_replica() - self._first_replica
+        self.intermediates.look_at(
+            target, number, local, self._make_keep(), trains=trains
+        )
+
+    def look_at_step(self, table: VariableTable) -> None:
+        """Record what this replica's step has moved variables by, if that is wanted."""
+        looking = self.intermediates
+        if looking is None or not looking.of_steps or tf.executing_eagerly():
+            return
+        graph, replica = tf.compat.v1.get_default_graph(), self.find_replica()
+        writes = Writes(graph)
+        moving = {
+            variable.info.path: writes.list_written(variable.components)
+            for variable in table.state
+        }
+        for path, tensors in self._summed.get(replica, {}).items():
+            moving[path] = [t for t in tensors if t.graph is graph] + moving.get(
+                path, []
+            )
+        local = replica - self._first_replica
+        looking.look_at_step(moving, local, self._make_keep())
+
+    def _make_keep(self) -> Callable[[str, Any], None]:
+        """Writes an intermediate value of this replica down, under its name."""
+        replica = self.find_replica()
 
         def keep(name: str, tensor: Any) -> None:
             self._write(TapPoint(0, "loss", name, replica), (tensor,))
 
-        local = replica - self._first_replica
-        self.intermediates.look_at(target, number, local, keep, trains=trains)
+        return keep
 
     def clear_loss(self) -> None:
         """Leave no loss of the replica, whatever was recorded in this step."""

@@ -1,4 +1,4 @@
-"""Intermediate values: what a loss is computed of, op by op, from the examples on.
+"""Intermediate values: what losses and steps are made of, from the examples on.
 
 They tell where in a program replicas begin to go another way than one device, and are
 looked at in a run of their own: they are many, and each takes a sink.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,6 +29,9 @@ _LARGEST = 1 << 22
 _DISTRIBUTE = "/tensorflow/python/distribute/"
 """Where the code of strategies lies, which runs a step on each replica."""
 
+_STEP = "step"
+"""Stands where names have the number of a loss."""
+
 _SCOPE = re.compile(r"(?:^|/)replica_(\d+)/")
 """The scope of names in which a strategy traces a replica that is not the first one."""
 
@@ -40,14 +43,16 @@ class Intermediates:
 
     Args:
         devices: Those of this task's replicas, in their order.
+        of_steps: Whether to look also at what moves variables.
 
     Attributes:
         made: Where each value is made, in the order in which they are, whether it is a
             number that can be kept or only leads to one.
     """
 
-    def __init__(self, devices: Sequence[str] = ()) -> None:
+    def __init__(self, devices: Sequence[str] = (), *, of_steps: bool = False) -> None:
         self._devices = [_find_place(name) for name in devices]
+        self.of_steps = of_steps
         self.made: dict[str, Made] = {}
 
     def look_at(
@@ -63,6 +68,40 @@ class Intermediates:
             trains: Whether by a variable of the subject.
         """
         traced = [t for t in tf.nest.flatten(target) if not is_eager(t)]
+
+        def tell(tensor: Any) -> Mapping[str, Any]:
+            is_loss = any(tensor is target for target in traced)
+            return {"is_loss": is_loss, "trains": trains}
+
+        self._look_at_all(traced, str(number), local, keep, tell)
+
+    def look_at_step(
+        self, moving: Mapping[str, Sequence[Any]], local: int, keep: Keep
+    ) -> None:
+        """Keep what a step moves variables by, and what that is computed of.
+
+        Args:
+            moving: What moves a variable, by its path: sums of gradients, and what is
+                assigned, in the graph that is traced.
+            local: Number of the replica in this task.
+            keep: Told the name and the tensor of each value.
+        """
+
+        def tell(tensor: Any) -> Mapping[str, Any]:
+            paths = (p for p, made in moving.items() if any(t is tensor for t in made))
+            return {"is_loss": False, "trains": False, "moves": tuple(paths)}
+
+        targets = [tensor for found in moving.values() for tensor in found]
+        self._look_at_all(targets, _STEP, local, keep, tell)
+
+    def _look_at_all(
+        self,
+        traced: Sequence[Any],
+        number: str,
+        local: int,
+        keep: Keep,
+        tell: Callable[[Any], Mapping[str, Any]],
+    ) -> None:
         if not traced:
             return
         found = _find_sources(traced, partial(self._is_of_replica, local))
@@ -91,8 +130,7 @@ class Intermediates:
                         for source in one.sources
                         if source.name in names
                     ),
-                    is_loss=any(tensor is target for target in traced),
-                    trains=trains,
+                    **tell(tensor),
                 )
             if _can_be_kept(tensor):
                 keep(name, tensor)
@@ -166,7 +204,7 @@ def _find_sources(
     )
 
 
-def _name_tensors(found: Iterable[_Found], number: int) -> dict[str, str]:
+def _name_tensors(found: Iterable[_Found], number: str) -> dict[str, str]:
     """Names that the same program gives its tensors, whatever graph they are in.
 
     By the lines that made an op, which are the same on one device: its type, and its
@@ -206,7 +244,7 @@ def _find_own_frame(op: Any) -> Any:
     return next(reversed(own or frames), None)
 
 
-def _tell_place(op: Any) -> dict[str, str]:
+def _tell_place(op: Any) -> dict[str, Any]:
     """Where it is made: file and number of the line, and what stands there."""
     frame = _find_own_frame(op)
     if frame is None:
