@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from distbench.codes import CODES
 from distbench.compare.comparison import Comparison
@@ -13,6 +14,7 @@ from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.alone import list_wrong
 from distbench.diagnose.names import name_replicas
 from distbench.diagnose.rank import ALL
+from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, INITIAL, WHOLE, Phase
 from distbench.verdict import Finding
 
@@ -73,13 +75,13 @@ def make_finding(
     """
     cases = explained.cases
     infos = context.infos
-    places = {v.path: i for i, v in enumerate(context.evidence.reference.variables)}
+    places = _order_variables(context.evidence, explained.phase)
     step = min(case.key.step for case in cases)
     names = sorted(
         {case.key.variable for case in cases},
         key=lambda name: (
             min(case.key.step for case in cases if case.key.variable == name),
-            places.get(name, -1),
+            places.get(name, (-1, -1)),
         ),
     )
     if explained.phase in (*GRADIENTS, "variable"):
@@ -116,6 +118,25 @@ def make_finding(
         warning=CODES[explained.code].warning,
         variables=tuple(names),
     )
+
+
+def _order_variables(evidence: Evidence, phase: Phase) -> Mapping[str, tuple[int, int]]:
+    """Which variables come first: what a step assigns to first leads what comes later.
+
+    Gradients, and what no step assigns to by itself, are in the order of the program's
+    list.
+    """
+    written = cast(Sequence[str], evidence.observed.notes.get("written", ()))
+    first = {path: place for place, path in enumerate(written)}
+    return {
+        variable.path: (
+            len(written)
+            if phase in GRADIENTS
+            else first.get(variable.path, len(written)),
+            place,
+        )
+        for place, variable in enumerate(evidence.reference.variables)
+    }
 
 
 def list_replicas(cases: Sequence[Pair], replicas: int) -> tuple[int, ...]:

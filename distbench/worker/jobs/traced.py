@@ -14,6 +14,7 @@ from distbench.worker.taps.made_of import (
     list_state_of_gradients,
     list_state_of_losses,
 )
+from distbench.worker.taps.written import order_writes
 
 
 def note_traced(session: Session, graph: Any) -> dict[str, object]:
@@ -38,6 +39,7 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "of_gradients": list(list_state_of_gradients(seen, table)),
         "of_derivatives": list(list_state_of_derivatives(seen, table)),
         "numbers": read_numbers(session.optimizers),
+        "written": list(order_writes(graph, table)),
         "unread_feeds": list(session.program.unread_feeds()),
         "traced_for": session.traced_for,
         "kept_tensors": list(list_kept_tensors(session.program.root(), seen)),

@@ -87,9 +87,17 @@ class Writes:
 
     def list_written(self, components: Iterable[Any]) -> list[Any]:
         """What is assigned to components of a variable."""
+        return [op.inputs[1] for op in self._list_writes(components)]
+
+    def find_first(self, components: Iterable[Any]) -> int | None:
+        """Place of the first op that assigns to a variable; None where none does."""
+        writes = self._list_writes(components)
+        return min((self._order[op.name] for op in writes), default=None)
+
+    def _list_writes(self, components: Iterable[Any]) -> list[Any]:
         handles = [getattr(component, "handle", None) for component in components]
         names = [n for o, n in self._captures if any(o is h for h in handles)]
-        return [op.inputs[1] for name in names for op in self._ops.get(name, ())]
+        return [op for name in names for op in self._ops.get(name, ())]
 
     def list_read(self, op: Any) -> list[Any]:
         """What was assigned to the variables that an op is given, before it ran.
