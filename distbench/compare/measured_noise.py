@@ -12,6 +12,7 @@ from distbench.compare.bounds import find_roundoff, predict_spread
 from distbench.compare.likeness import find_half
 from distbench.compare.noise import Limits, Noise, Place, Whole
 from distbench.compare.ratio import fit_ratio
+from distbench.compare.spoilt import list_spoilt
 from distbench.compare.values import (
     Array,
     align_values,
@@ -139,46 +140,15 @@ def measure_rounded(evidence: Evidence, spoilt: frozenset[int]) -> Noise | None:
         spoilt: Steps in which one device overflows; see `find_spoilt`.
     """
     moved = _list_moved(evidence, ("loss", *GRADIENTS))
-    if not moved or not _list_spoilt(evidence.observed) <= spoilt:
+    if not moved or not list_spoilt(evidence.observed) <= spoilt:
         return None
-    steps = spoilt.union(*map(_list_spoilt, moved))
+    steps = spoilt.union(*map(list_spoilt, moved))
     finite = [
         replace(t, values=Values(t.values).keep(lambda key: key.step not in steps))
         for t in moved
     ]
     noise = measure_noise(replace(evidence, twins=(*finite, *evidence.twins)))
     return None if noise.ordered else noise
-
-
-def find_spoilt(evidence: Evidence) -> frozenset[int]:
-    """Steps in which the loss or a gradient of the global batch is not finite.
-
-    What its shards alone come to is no matter: of a mean they have more than replicas.
-    """
-    whole = Values(evidence.reference.values).keep(lambda key: key.replica == WHOLE)
-    return _list_spoilt(replace(evidence.reference, values=whole))
-
-
-def overflow_alone(evidence: Evidence) -> bool:
-    """Whether a shard alone has Inf or NaN in a step in which its replica has none.
-
-    The loss of a mean is of the shard alone there, and a replica has its share of it.
-    """
-    return any(
-        not finite and evidence.observed.find_finite(step).get(replica, False)
-        for step in range(evidence.reference.steps)
-        for replica, finite in evidence.reference.find_finite(step).items()
-        if replica != WHOLE
-    )
-
-
-def _list_spoilt(trace: Trace) -> frozenset[int]:
-    """Steps of which some loss or local gradient is not finite."""
-    return frozenset(
-        key.step
-        for key, value in trace.values.items()
-        if key.phase in COMPUTED and not np.all(np.isfinite(densify(value)))
-    )
 
 
 def _list_moved(evidence: Evidence, phases: Collection[Phase]) -> list[Trace]:

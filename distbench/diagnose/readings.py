@@ -10,12 +10,7 @@ import numpy as np
 from distbench.compare.factor import Factors
 from distbench.compare.given import give_exchanged, makes_whole_exchanged
 from distbench.compare.led import find_own_statistic
-from distbench.compare.measured_noise import (
-    find_spoilt,
-    measure_noise,
-    measure_rounded,
-    overflow_alone,
-)
+from distbench.compare.measured_noise import measure_noise, measure_rounded
 from distbench.compare.met import goes_on_from_gradients, take_met
 from distbench.compare.nature import (
     Nature,
@@ -26,6 +21,7 @@ from distbench.compare.nature import (
 from distbench.compare.noise import Noise
 from distbench.compare.own_losses import has_own_losses
 from distbench.compare.shards import find_shares, judges_losses, weigh_shards
+from distbench.compare.spoilt import find_spoilt, overflow_alone
 from distbench.diagnose.exchange import (
     OVERFLOWS,
     OWN_LOSSES,
