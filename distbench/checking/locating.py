@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from distbench.checking.plan import Planned
-from distbench.compare.intermediates import starts_right
+from distbench.compare.intermediates import limits_addends, starts_right
 from distbench.compare.met import goes_on_from_gradients
 from distbench.diagnose.astray import describe_own
 from distbench.diagnose.judge import judge
@@ -49,7 +49,7 @@ class Looking:
     def __init__(self, target: TargetRef, launch: Launch) -> None:
         self._target = target
         self._launch = launch
-        self._own: dict[str, str] = {}
+        self._own: dict[str, Inside | None] = {}
 
     def judge(self, item: Planned, evidence: Evidence, found: Judgement) -> Judgement:
         """What evidence comes to with what a look inside tells.
@@ -66,10 +66,26 @@ class Looking:
         # Whatever the cluster: it is what a program does on one device.
         workload = item.scenario.workload
         if workload not in self._own and _shows_own(item, evidence):
-            self._own[workload] = self._tell_own(item, evidence)
-        told = self._own.get(workload)
-        notes = filter(None, (judgement.message, told))
+            self._own[workload] = self._look_at_own(item, evidence)
+        own = self._own.get(workload)
+        if own is None:
+            return judgement
+        if limits_addends(own, 0):
+            judged = self._hold_against_all(item, evidence)
+            if judged is not None:
+                return judged
+        notes = filter(None, (judgement.message, describe_own(own, 0)))
         return replace(judgement, message="; ".join(notes))
+
+    def _hold_against_all(self, item: Planned, evidence: Evidence) -> Judgement | None:
+        """What evidence comes to by the global batch; None if that is not wrong."""
+        look = partial(observe_intermediates, last_step=0)
+        inside = self._observe(item, look)
+        if inside is None or not limits_addends(inside, 0):
+            return None
+        subject = replace(evidence.subject, joined=True)
+        judged = judge(replace(evidence, inside=inside, subject=subject))
+        return judged if judged.status is Status.FAIL else None
 
     def _look(
         self, item: Planned, evidence: Evidence, judgement: Judgement
@@ -96,16 +112,12 @@ class Looking:
             return None
         return replace(evidence, inside=inside)
 
-    def _tell_own(self, item: Planned, evidence: Evidence) -> str:
-        """A note of where a program takes what is of the own shard alone.
-
-        Empty where that does not show in the first step.
-        """
+    def _look_at_own(self, item: Planned, evidence: Evidence) -> Inside | None:
+        """Where a program takes what is of the own shard alone, in the first step."""
         look: Look = observe_own_intermediates
         if evidence.observed.notes.get("exchange"):
             look = partial(observe_intermediates, last_step=0)
-        inside = self._observe(item, look)
-        return "" if inside is None else describe_own(inside, 0)
+        return self._observe(item, look)
 
     def _observe(self, item: Planned, look: Look) -> Inside | None:
         scenario = item.scenario

@@ -7,20 +7,18 @@ alone, and begins where all that a value is made of is still right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 
+from distbench.compare.in_full import ADDING, InFull, Terms, become, find_full
 from distbench.compare.paired import Array, Paired, Part
 from distbench.evidence import Inside
 from distbench.trace.drawing import is_drawing
 from distbench.trace.intermediates import Made
 
-_ADDING = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
-"""Ops that put several terms together."""
-_PLUS = frozenset({"Add", "AddV2", "Sub"})
 _SCALING = frozenset(
     {"Cast", "ExpandDims", "Identity", "IdentityN", "Mean", "Mul", "Neg", "RealDiv"}
     | {"Reshape", "Squeeze", "StridedSlice", "Sum"}
@@ -29,7 +27,6 @@ _SCALING = frozenset(
 _DIVIDING = frozenset({"Div", "DivNoNan", "RealDiv"})
 _MULTIPLYING = _DIVIDING | {"Mul"}
 
-InFull = Literal["", "examples", "variables", "numbers"]
 Joined = Literal["", "mean", "sum"]
 
 
@@ -53,7 +50,8 @@ class Astray:
             has; None of what is no term, or one that is 0.
         in_full: Whether it adds to each replica's part what all have alike: `examples`
             if that is made of examples, else `variables`, or mere `numbers` if all of
-            that is added up over the replicas; empty where it does not.
+            that is added up over the replicas; `limit` if it holds that part against
+            it; empty where it does not.
     """
 
     made: Made
@@ -118,9 +116,7 @@ def find_astray(
     found = {name: None for name in found if name not in drawn}
     bent = [name for name in found if terms[name] is None]
     kept = set(bent or found)
-    return tuple(
-        _describe(graph, name, terms[name]) for name in graph.made if name in kept
-    )
+    return tuple(_describe(graph, name, terms) for name in graph.made if name in kept)
 
 
 def _is_undivided_sum(graph: Paired, name: str, before: Sequence[str]) -> bool:
@@ -172,6 +168,15 @@ def starts_right(inside: Inside, step: int) -> bool:
     return first is not None and not graph.is_astray(first)
 
 
+def limits_addends(inside: Inside, step: int) -> bool:
+    """Whether a loss is another one only by limits that are held against addends.
+
+    Those are no statistic of the own examples, as a mean is, which may be meant.
+    """
+    found = find_astray(inside, step)
+    return bool(found) and all(one.in_full == "limit" for one in found)
+
+
 def losses_add_up(inside: Inside, step: int) -> bool:
     """Whether replicas have their parts of all losses that a step differentiates.
 
@@ -193,13 +198,13 @@ def _relate_losses(inside: Inside, step: int) -> set[Part | None]:
     return {graph.relate(name) for name in graph.list_losses()}
 
 
-def _find_terms(graph: Paired) -> Mapping[str, str | None]:
+def _find_terms(graph: Paired) -> Terms:
     """For each value, the last multiple of it, if a loss is made of it as of a term."""
     found: dict[str, str | None] = {}
     for name in reversed(graph.made):
         children = [graph.made[child] for child in graph.children[name]]
         is_added = children and all(
-            child.op in _ADDING and found.get(child.name) is not None
+            child.op in ADDING and found.get(child.name) is not None
             for child in children
         )
         found[name] = None
@@ -220,9 +225,10 @@ def _is_scaled(graph: Paired, child: Made, name: str) -> bool:
     return is_alike and child.parents.count(name) == 1 and not is_divisor
 
 
-def _describe(graph: Paired, name: str, term: str | None) -> Astray:
+def _describe(graph: Paired, name: str, terms: Terms) -> Astray:
     """A value, with what is known of it."""
     whole, parts = cast(tuple[Array, list[Array]], graph.find(name))
+    term = terms[name]
     near, alone = graph.make_near(name, whole, parts), graph.list_alone(name)
     pairs = list(zip(parts, alone, strict=True))
     is_own = all(own is not None and near(part, own) for part, own in pairs)
@@ -242,7 +248,7 @@ def _describe(graph: Paired, name: str, term: str | None) -> Astray:
         is_mean=_is_mean(graph, name, whole, parts),
         joined=_find_joined(graph, name, parts),
         term=None if term is None else _measure_term(graph, term),
-        in_full=_find_full(graph, name) or _find_numbers(graph, name, parts),
+        in_full=find_full(graph, name, parts, terms),
         of_one=None if is_own or not ones else ones[0],
     )
 
@@ -256,24 +262,6 @@ def _is_multiplied(graph: Paired, name: str) -> bool:
     computed = [parent in graph.made for parent in made.parents]
     is_linear = made.op in _MULTIPLYING and computed.count(True) == 1
     return is_linear and (made.op not in _DIVIDING or computed[0])
-
-
-def _find_full(graph: Paired, name: str) -> InFull:
-    """Of what a term is made that a sum has on every replica, and not its share of."""
-    if graph.made[name].op not in _ADDING:
-        return ""
-    parents = {parent: graph.relate(parent) for parent in graph.list_parents(name)}
-    full = [parent for parent, part in parents.items() if part == "same"]
-    if not full or not {*parents.values()} & {"sum", "rows"}:
-        return ""
-    waiting, seen = list(full), set(full)
-    while waiting:
-        made = graph.made[waiting.pop()]
-        if made.op == "Placeholder":
-            return "examples"
-        waiting += [p for p in made.parents if p in graph.made and p not in seen]
-        seen.update(made.parents)
-    return "variables"
 
 
 def _find_placed(graph: Paired, name: str) -> Made:
@@ -299,43 +287,11 @@ def _is_mean(graph: Paired, name: str, whole: Array, parts: Sequence[Array]) -> 
     return graph.make_near(name, whole, parts)(np.asarray(mean), whole)
 
 
-def _find_numbers(graph: Paired, name: str, parts: Sequence[Array]) -> InFull:
-    """Whether each adds a constant to its addend of a sum over all replicas."""
-    made = graph.made[name]
-    is_added = made.op in _PLUS and any(p not in graph.made for p in made.parents)
-    related = {graph.relate(parent) for parent in graph.list_parents(name)}
-    is_summed = is_added and related == {"sum"} and _become(graph, name, parts, np.sum)
-    return "numbers" if is_summed else ""
-
-
 def _find_joined(graph: Paired, name: str, parts: Sequence[Array]) -> Joined:
     """What something that is made of it is of all replicas' values."""
-    if _become(graph, name, parts, np.mean):
+    if become(graph, name, parts, np.mean):
         return "mean"
-    return "sum" if _become(graph, name, parts, np.sum) else ""
-
-
-def _become(
-    graph: Paired, name: str, parts: Sequence[Array], join: Callable[..., Any]
-) -> bool:
-    """Whether replicas make of what they have what it comes to together."""
-    if any(part.shape != parts[0].shape for part in parts):
-        return False
-    joined = np.asarray(join(parts, axis=0, dtype=np.float64))
-    near = graph.make_near(name, joined, parts)
-    if near(parts[0], joined):
-        return False
-    waiting, seen = [name], {name}
-    while waiting:
-        for child in graph.children[waiting.pop()]:
-            if child in seen:
-                continue
-            seen.add(child)
-            waiting.append(child)
-            found = graph.list_parts(child)
-            if found and all(near(part, joined) for part in found):
-                return True
-    return False
+    return "sum" if become(graph, name, parts, np.sum) else ""
 
 
 def _measure_term(graph: Paired, name: str) -> float | None:

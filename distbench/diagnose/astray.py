@@ -114,6 +114,11 @@ def _tell_values(one: Astray) -> str:
             f"{told}: each adds the same number before the sum, which has it {count} "
             "times so; add it once, behind the sum"
         )
+    if one.in_full == "limit":
+        return (
+            f"{told}: each holds its own addend of a sum over all against a limit for "
+            "that sum; add up over all replicas first, and share what comes of it"
+        )
     if one.in_full:
         return f"{told}: each adds in full what is the same on all"
     ending = (

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.replicas import count_replicas
-from distbench.unusual.own_terms import SpreadOverFloor, ViewsWithoutCorrelation
+from distbench.unusual.own_terms import (
+    FloorUnderTheMeanOfAll,
+    HingeOfTheMeanOfAll,
+    SpreadOverFloor,
+    ViewsWithoutCorrelation,
+)
 
 
 class _InFull:
@@ -37,3 +42,25 @@ class ViewsWithoutCorrelationInFull(_InFull, ViewsWithoutCorrelation):
 @fault("mean-of-means", "loss", like="huggingface/transformers#34242", clusters=WIDE)
 class ViewsWithoutCorrelationEvenly(_Evenly, ViewsWithoutCorrelation):
     """The statistics of the own examples are divided by N, in many terms."""
+
+
+class _OwnShare:
+    def add_up(self, squares):
+        return squares
+
+    def count(self):
+        return 1
+
+
+_OWN = "statistics-not-synchronized"
+_LIKE = "huggingface/transformers#34242"
+
+
+@fault(_OWN, "loss", like=_LIKE, clusters=WIDE)
+class FloorUnderOwnShare(_OwnShare, FloorUnderTheMeanOfAll):
+    """Free bits: each replica has the floor under its own share of the mean."""
+
+
+@fault(_OWN, "loss", like=_LIKE, clusters=WIDE)
+class HingeOfOwnShare(_OwnShare, HingeOfTheMeanOfAll):
+    """The hinge for the mean of all is held against each replica's share of it."""

@@ -1,10 +1,11 @@
-"""Correct terms of statistics of the own examples, beside shares of a loss."""
+"""Correct terms of statistics of own, or all, examples beside shares of a loss."""
 
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import OUTPUTS, Program
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.exchange import ALIKE
 from distbench.unusual.program import unusual
 
 
@@ -58,3 +59,40 @@ class ViewsWithoutCorrelation(BesideShares):
         own = tf.reduce_sum(tf.linalg.diag_part(products) ** 2)
         shared = tf.reduce_sum(products**2) - own
         return tf.reduce_mean(tf.nn.relu(1 - deviations)) + shared / OUTPUTS
+
+
+class LimitedMean(Program):
+    """Beside shares of the loss, a limit is held against the mean of all outputs."""
+
+    def reduce_losses(self, losses, batch):
+        squares = tf.reduce_sum(self.predict(batch) ** 2, axis=0) / self.examples
+        term = tf.reduce_sum(self.limit(self.add_up(squares)))
+        return super().reduce_losses(losses, batch) + term / self.count()
+
+    def add_up(self, squares):
+        """The mean over all examples, of the own share of it."""
+        return all_reduce("sum", squares)
+
+    def count(self):
+        """How many replicas have the term."""
+        return count_replicas()
+
+    def limit(self, mean):
+        """What counts of it."""
+        raise NotImplementedError
+
+
+@unusual(clusters=ALIKE)
+class FloorUnderTheMeanOfAll(LimitedMean):
+    """Free bits: what the mean over all examples has above a floor counts."""
+
+    def limit(self, mean):
+        return tf.maximum(mean, 0.09)
+
+
+@unusual(clusters=ALIKE)
+class HingeOfTheMeanOfAll(LimitedMean):
+    """A hinge that the mean over all examples has to reach."""
+
+    def limit(self, mean):
+        return tf.nn.relu(0.09 - mean)

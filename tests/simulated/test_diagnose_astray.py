@@ -160,3 +160,16 @@ def test_what_no_code_is_about_is_told_with_its_place() -> None:
     assert "in element [5] of all rows replicas have 0 there, one device 5" in (
         finding.explanation
     )
+
+
+def test_an_addend_under_a_floor_for_the_sum_is_told() -> None:
+    program = Program()
+    program.give()
+    program.compute("loss", "Sum", ["rows"], share)
+    program.compute("middle", "Sum", ["rows"], lambda v: np.float32(share(v**2)))
+    program.compute("floor", "Maximum", ["middle"], lambda v: np.maximum(v, 2))
+    program.made[-1] = replace(program.made[-1], parents=("middle", "number"))
+    program.compute("both", "AddV2", ["loss", "floor"], lambda a, b: a + b)
+    finding = find(program.end("both"))
+    assert finding.code == "statistics-not-synchronized"
+    assert "against a limit for that sum; add up over all" in finding.explanation

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from inside_runs import EVEN, ROWS, SIZES, Program
 
-from distbench.compare.intermediates import find_astray, starts_right
+from distbench.compare.intermediates import find_astray, limits_addends, starts_right
 from distbench.evidence import Inside
 from distbench.trace.intermediates import (
     INTERMEDIATES,
@@ -173,6 +173,56 @@ def test_a_number_over_an_addend_is_no_multiple_of_it() -> None:
     program.made[-1] = replace(program.made[-1], parents=("number", "total"))
     (found,) = find_astray(program.end("loss"), 0)
     assert (found.of_share, found.is_statistic) == (True, True)
+
+
+def hold(addend: str, op: str, function: Any, *then: tuple[str, Any]) -> Inside:
+    """A mean, or each replica's addend of one, against a number; then a loss of it."""
+    program = Program(sizes=EVEN)
+    program.give()
+    by = np.mean if addend == "Mean" else share
+    program.compute("rest", "Sum", ["rows"], lambda v: np.float32(np.sum(v)))
+    program.compute("middle", addend, ["rows"], lambda v: np.float32(by(v**2)))
+    name = program.compute("held", op, ["middle"], function)
+    program.made[-1] = replace(program.made[-1], parents=("middle", "number"))
+    for number, (made, further) in enumerate(then):
+        name = program.compute(f"then-{number}", made, [name], further)
+    program.compute("loss", "AddV2", ["rest", name], lambda a, b: a + b)
+    return program.end("loss")
+
+
+def half(value: Any) -> Any:
+    return np.float32(value / 2)
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        hold("Sum", "Maximum", lambda v: np.maximum(v, 2), ("Mul", half)),
+        hold("Sum", "Sub", lambda v: 9 - v, ("Relu", np.abs), ("Mul", half)),
+        hold("Sum", "Sub", lambda v: v - 9, ("Pow", np.square)),
+    ],
+    ids=["floor", "hinge", "square"],
+)
+def test_an_addend_that_is_held_against_a_number_is_told(inside: Inside) -> None:
+    (found,) = find_astray(inside, 0)
+    assert found.made.place == "model.py:held"
+    assert found.in_full == "limit"
+    assert limits_addends(inside, 0)
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        hold("Mean", "Maximum", lambda v: np.maximum(v, 99)),
+        hold("Sum", "AddV2", lambda v: v + 1, ("Sqrt", np.sqrt)),
+        hold("Sum", "AddV2", lambda v: v + 1, ("Pow", np.sqrt)),
+        hold("Sum", "Maximum", lambda v: np.maximum(v, 99), ("Log", np.log)),
+        hold("Sum", "Maximum", lambda v: np.maximum(v, 0)),
+    ],
+    ids=["of-a-mean", "under-a-root", "to-a-power", "in-a-logarithm", "out-of-reach"],
+)
+def test_what_may_be_meant_of_the_own_shard_is_not_told_so(inside: Inside) -> None:
+    assert not limits_addends(inside, 0)
 
 
 def test_places_that_count_from_the_own_first_example_are_no_statistic() -> None:

@@ -72,8 +72,11 @@ def _find_code(found: Sequence[Astray], replicas: int) -> str:
     Means that are averaged over the replicas each weigh as much, however many examples
     they are of. Of terms that are means of the own examples the sum is about N times
     that of all, or about that if each is divided by N. What every replica adds in full
-    is a penalty where it is made of variables alone.
+    is a penalty where it is made of variables alone. What holds its addend against a
+    limit would have to hold the sum against it.
     """
+    if all(one.in_full == "limit" for one in found):
+        return "statistics-not-synchronized"
     if all(one.in_full in ("examples", "variables") for one in found):
         is_penalty = all(one.in_full == "variables" for one in found)
         return "regularizer-not-scaled" if is_penalty else "loss-not-scaled"
