@@ -117,22 +117,43 @@ def test_a_move_goes_the_shorter_way_round():
     ]
 
 
-@pytest.mark.parametrize(("start", "is_told"), [(1, False), (3, True)])
-def test_a_sum_that_stands_in_its_own_place_is_cut_from_no_other(start, is_told):
-    """A scale that nobody undoes leaves the plain sum of what the replicas had."""
-    sums = {"first": BUFFER[:1], "second": BUFFER[1:4], "third": BUFFER[4:]}
-    observed = BUFFER[start : start + 3]
-    case = Pair(
-        key=TraceKey(step=0, phase="reduced_gradient", variable="second"),
+SUMS = {"first": BUFFER[:1], "second": BUFFER[1:4], "third": BUFFER[4:]}
+
+
+def make_case(variable: str, observed: np.ndarray, expected: np.ndarray) -> Pair:
+    return Pair(
+        key=TraceKey(step=0, phase="reduced_gradient", variable=variable),
         relation="follows",
         against="",
         observed=observed,
-        expected=observed / 1024,
+        expected=expected,
         margin=BITWISE,
         dtype="float32",
     )
-    told = buffers.cut_elsewhere(sums, case, order=list(sums), replicas=2)
+
+
+@pytest.mark.parametrize(("start", "is_told"), [(1, False), (3, True)])
+def test_a_sum_that_stands_in_its_own_place_is_cut_from_no_other(start, is_told):
+    """A scale that nobody undoes leaves the plain sum of what the replicas had."""
+    observed = BUFFER[start : start + 3]
+    case = make_case("second", observed, observed / 1024)
+    told = buffers.cut_elsewhere(SUMS, case, order=list(SUMS), replicas=2)
     assert (told is not None) is is_told
     if told is not None:
         np.testing.assert_array_equal(told[0], observed)
         assert told[1] == "'second' +2"
+
+
+@pytest.mark.parametrize(
+    ("filled", "is_told"),
+    [(["first", "third", "second"], True), (["first", "second", "third"], False)],
+)
+def test_an_order_that_leaves_a_sum_in_its_own_place_says_nothing_of_it(
+    filled, is_told
+):
+    """One that a mask should have left out is wrong, and stands where it should."""
+    case = make_case("second", SUMS["second"], np.zeros(3))
+    told = buffers.cut_in_order(SUMS, case, filled=filled, cut=list(SUMS))
+    assert (told is not None) is is_told
+    if told is not None:
+        np.testing.assert_array_equal(told[0], BUFFER[[4, 5, 1]])

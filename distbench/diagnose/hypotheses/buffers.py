@@ -39,7 +39,7 @@ def explain_by_cuts(context: Context) -> Iterator[Hypothesis]:
             (f"filled in the order of the variables and cut {words}", paths, order),
         ):
             detail = f"one buffer of all gradients is {what}"
-            layouts[detail] = partial(_cut, filled=filled, cut=cut)
+            layouts[detail] = partial(cut_in_order, filled=filled, cut=cut)
     for detail, (predicted, _) in _try_layouts(context, paths, layouts).items():
         yield Hypothesis(code="wrong-pairing", predicted=predicted, detail=detail)
 
@@ -130,16 +130,19 @@ def _list_orders(
     yield "from large to small", sorted(paths, key=lambda path: -sizes[path])
 
 
-def _cut(
+def cut_in_order(
     sums: Sums, case: Pair, *, filled: Sequence[str], cut: Sequence[str]
 ) -> tuple[Array, str] | None:
-    """What lands where a variable's piece is cut out."""
-    if case.key.variable not in sums:
+    """What lands where a variable's piece is cut out, if that is not its own."""
+    name = case.key.variable
+    if name not in sums:
         return None
-    buffer = np.concatenate([sums[path] for path in filled if path in sums])
-    places = [path for path in cut if path in sums]
-    start = find_place(sums, places, case.key.variable)
-    return buffer[start : start + sums[case.key.variable].size], ""
+    pieces = [path for path in filled if path in sums]
+    start = find_place(sums, [path for path in cut if path in sums], name)
+    if start == find_place(sums, pieces, name):
+        return None  # whatever is wrong with it, its place is right
+    buffer = np.concatenate([sums[path] for path in pieces])
+    return buffer[start : start + sums[name].size], ""
 
 
 def cut_elsewhere(
