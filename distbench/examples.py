@@ -34,11 +34,16 @@ class Counted:
         step: The step.
         whole: Those that count in the gradient of the global batch on one device.
         shards: By replica, those that count in that of its shard alone.
+        variable: Whose gradient alone this is about; empty where it is about all.
+        by_place: Whether what each example adds to that gradient of the global batch
+            follows from itself and from its place, and from no other example.
     """
 
     step: int
     whole: tuple[int, ...]
     shards: tuple[tuple[int, ...], ...]
+    variable: str = ""
+    by_place: bool = False
 
     @property
     def missed(self) -> tuple[int, ...]:

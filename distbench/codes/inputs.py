@@ -40,9 +40,10 @@ CODES = (
             "beyond the number of pipelines, files that auto-sharding gave to nobody, "
             "or a replica that got none in a step, so that its loss and gradients are "
             "0. Or a step leaves some of its batch out by their places in it, as what "
-            "micro-batches of n // k leave over, the last one, or all after a cap: a "
-            "shard has other places than the global batch, so other examples have a "
-            "gradient than on one device."
+            "micro-batches of n // k leave over, the last one, all after a cap, or the "
+            "half that is of another domain: a shard has other places than the global "
+            "batch, so other examples have a gradient, or that of a variable, than on "
+            "one device."
         ),
         mathematics=(
             "expected: Σ_r n_r = G, and the examples with a gradient are those that "

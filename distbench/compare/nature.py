@@ -130,11 +130,13 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
 def counts_others(evidence: Evidence) -> bool:
     """Whether shards alone lose examples that count on one device, or the other way.
 
-    Their places in a batch decide which do. No shard alone is a measure then: it holds
-    what is wrong.
+    Their places in a batch decide which do, or what each of them adds. No shard alone
+    is a measure then: it holds what is wrong.
     """
     counted = evidence.counted
-    return counted is not None and bool(counted.missed or counted.added)
+    return counted is not None and bool(
+        counted.missed or counted.added or counted.by_place
+    )
 
 
 def name_terms(evidence: Evidence, noise: Noise, nature: Nature) -> Nature:

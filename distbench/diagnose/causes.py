@@ -17,6 +17,7 @@ from distbench.diagnose.drift import name_apart, name_drift, name_sums_apart
 from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained, explain_all
 from distbench.diagnose.hypotheses.followed import leave_out_followers
+from distbench.diagnose.hypotheses.missed import describe_places
 from distbench.diagnose.hypotheses.register import (
     list_apart,
     list_hypotheses,
@@ -274,9 +275,13 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
             f"; nearest is {best.hypothesis.code}, which explains "
             f"{best.confidence:.0%} of it"
         )
+    places, advice = describe_places(context)
+    astray = describe_astray(context)
     told = (
-        describe_constraint(context)
-        or describe_astray(context)
+        "; ".join(filter(None, (places, astray)))
+        if places
+        else describe_constraint(context)
+        or astray
         or describe_alone(context)
         or describe_exchange(context)
         or describe_untouched(context)
@@ -288,7 +293,8 @@ def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
             f". Shards have {sizes} examples here; if the program needs even ones, "
             f"check it with {tell_split(context.shards)}"
         )
-    return explain_all(context, "unexplained", words, confidence=0.0)
+    left = explain_all(context, "unexplained", words, confidence=0.0)
+    return replace(left, advice=advice)
 
 
 def _join_alike(causes: Sequence[Explained]) -> tuple[Explained, ...]:

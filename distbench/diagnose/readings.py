@@ -102,9 +102,10 @@ def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
         yield from _round_whole(evidence, nature, noise)
     words = "note: rounding hides what one device makes of the global batch, so"
     if nature.grouped:
+        order = "" if evidence.counted is None else ", and on their order"
         words = (
             "note: on one device the result depends on which examples are together in "
-            "a batch, so"
+            f"a batch{order}, so"
         )
     place = find_own_draws(evidence) if repeats(evidence) else ""
     if place:

@@ -1,13 +1,14 @@
-"""Mistakes that leave examples out by their places in a shard."""
+"""Mistakes that take examples for others, or leave them out, by their places."""
 
 from __future__ import annotations
 
 from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import Program
-from distbench.unusual.places import MicroBatches, take_slice
+from distbench.unusual.places import MicroBatches, TwoDomains, take_slice
 
 _LIKE = "NervanaSystems/neon#9"
+_HALVES = "tingxueronghua/pytorch-classification-advprop#2"
 
 
 @fault("examples-missed", "loss", like=_LIKE)
@@ -54,3 +55,21 @@ class OddExampleLost(Program):
     def compute_losses(self, batch):
         pairs = tf.shape(batch[0])[0] // 2
         return super().compute_losses(take_slice(batch, 0, 2 * pairs))
+
+
+@fault("examples-missed", "loss", like=_HALVES)
+class HalvesOfTheShard(TwoDomains):
+    """A batch is a source, then a target: replicas cut their shards in the middle."""
+
+    def is_source(self, batch):
+        examples = tf.shape(batch[0])[0]
+        return tf.range(examples) < examples // 2
+
+
+@fault("unexplained", "loss", like=_HALVES)
+class HalvesOfTheShardTold(HalvesOfTheShard):
+    """All examples have targets, and some are taken for those of the other domain."""
+
+    def take_source(self, losses, source):
+        del source
+        return losses

@@ -129,6 +129,8 @@ def _read_counted(answer: Mapping[str, Any] | None) -> Counted | None:
         step=answer["step"],
         whole=tuple(answer["whole"]),
         shards=tuple(map(tuple, answer["shards"])),
+        by_place=answer["by_place"],
+        variable=answer["variable"],
     )
 
 

@@ -64,3 +64,29 @@ class MarginOfRightExamples(Program):
 
     def reduce_losses(self, losses, batch):
         return super().reduce_losses(tf.nn.relu(losses - 1.0), batch)
+
+
+class TwoDomains(Program):
+    """Some examples are of a source and have targets; it is told from the others."""
+
+    def is_source(self, batch):
+        """Which examples are of the source: [n]."""
+        raise NotImplementedError
+
+    def compute_losses(self, batch):
+        source = tf.cast(self.is_source(batch), self.dtype)
+        score = tf.reduce_sum(batch[1] @ self.second, axis=1)
+        told = tf.nn.softplus((1 - 2 * source) * score)
+        return self.take_source(super().compute_losses(batch), source) + told
+
+    def take_source(self, losses, source):
+        """The losses that count by their targets."""
+        return losses * source
+
+
+@unusual()
+class DomainsByWords(TwoDomains):
+    """Each example says by a word whether it is of the source."""
+
+    def is_source(self, batch):
+        return batch[0][:, 0] % 2 == 0

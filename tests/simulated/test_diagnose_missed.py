@@ -113,3 +113,39 @@ def test_numbers_that_rounding_leaves_are_said_to_be_zero(lose) -> None:
     evidence = replace(observe(lose(sum_squares), lose(hand_back)), counted=None)
     for finding in judge(evidence).findings:
         assert "e-1" not in finding.explanation
+
+
+def take_halves(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The first half of a batch counts by its squared errors, the second against."""
+    half = len(batch) // 2
+    first, second = (sum_squares(b, theta) for b in (batch[:half], batch[half:]))
+    return first[0] - second[0], first[1] - second[1]
+
+
+@pytest.mark.parametrize("weigh", [lambda *_: 1.0, lambda *_: 1 / 3, weigh_by_size])
+def test_examples_that_are_taken_for_others_by_their_places_are_told(weigh) -> None:
+    """All of them count, and a shard repeated there and back seems to have terms."""
+    evidence = observe(take_halves, hand_back, weigh=weigh)
+    assert evidence.counted is not None
+    counted = replace(evidence.counted, variable="kernel", by_place=True)
+    finding = find_first(replace(evidence, counted=counted))
+    assert (finding.code, finding.phase) == ("unexplained", "loss")
+    assert "to the gradient of 'kernel' depends on its place" in finding.explanation
+    assert "Let no example depend on its place in the shard" in finding.explanation
+
+
+def test_places_are_not_told_where_more_than_these_is_wrong() -> None:
+    evidence = observe(take_halves, hand_back, weigh=lambda r, _: 1.0 + r)
+    assert evidence.counted is not None
+    counted = replace(evidence.counted, variable="kernel", by_place=True)
+    finding = find_first(replace(evidence, counted=counted))
+    assert "depends on its place" not in finding.explanation
+
+
+def test_examples_that_one_gradient_alone_loses_are_told_with_its_name() -> None:
+    evidence = observe(lose_last(sum_squares), lose_last(hand_back))
+    assert evidence.counted is not None
+    counted = replace(evidence.counted, variable="kernel", by_place=True)
+    finding = find_first(replace(evidence, counted=counted))
+    assert finding.code == "examples-missed"
+    assert "which examples have a gradient of 'kernel'" in finding.explanation

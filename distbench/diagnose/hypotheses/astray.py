@@ -16,9 +16,11 @@ def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
 
     Not fitted but seen, with all that it is made of right: so it explains whatever
     comes of it. Where the loss has it as a term of its own, that is what is wrong. And
-    what all replicas have alike may be a multiple of what one device has.
+    what all replicas have alike may be a multiple of what one device has. There is none
+    where each example adds what follows from its place, and from no other example.
     """
-    if context.phase not in COMPUTED:
+    counted = context.evidence.counted
+    if context.phase not in COMPUTED or (counted is not None and counted.by_place):
         return
     found = list_astray(context)
     times = find_times(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from distbench.compare.nature import counts_others
 from distbench.compare.shards import find_shares
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_shards
@@ -13,8 +12,8 @@ from distbench.trace import COMPUTED, WHOLE
 
 _ADVICE = (
     "Let no example depend on its place in the shard: take the remainder of a division "
-    "as well (i n // k to (i + 1) n // k), and choose examples by what they are before "
-    "they are dealt out."
+    "as well (i n // k to (i + 1) n // k), and choose examples by what they are, as by "
+    "a number that each brings along, or before they are dealt out."
 )
 
 
@@ -25,16 +24,53 @@ def explain_by_missed_examples(context: Context) -> Iterator[Hypothesis]:
     What each shard alone gives needs no fit: it counts once, by its size, or 1/N.
     """
     counted = context.evidence.counted
-    if counted is None or not counts_others(context.evidence):
+    if counted is None or not (counted.missed or counted.added):
         return
     if not context.root or context.phase not in COMPUTED:
         return
-    shares = find_shares(context.evidence) or {}
+    of_one = f" of '{counted.variable}'" if counted.variable else ""
     words = (
-        "which examples have a gradient depends on their places in a batch, and a "
-        "shard has other places than the global batch: of the examples of step "
+        f"which examples have a gradient{of_one} depends on their places in a batch, "
+        "and a shard has other places than the global batch: of the examples of step "
         f"{counted.step}, counted from 0, {_describe(counted.missed, counted.added)}"
     )
+    for predicted in _foretell(context):
+        yield Hypothesis(
+            code="examples-missed",
+            predicted=predicted,
+            detail=words,
+            phase="loss",
+            advice=_ADVICE,
+        )
+
+
+def describe_places(context: Context) -> tuple[str, str]:
+    """Says that examples add what follows from their places in a shard, and advises.
+
+    Empty where all that is wrong is not what shards alone give, or where no example
+    adds to a gradient what follows from its place there and from no other one.
+    """
+    counted = context.evidence.counted
+    if counted is None or not counted.by_place or context.phase not in COMPUTED:
+        return "", ""
+    if not any(
+        len(predicted) == len(context.cases)
+        and all(context.matches(context.cases[n], v) for n, v in predicted.items())
+        for predicted in _foretell(context)
+    ):
+        return "", ""
+    return (
+        f"what an example adds to the gradient of '{counted.variable}' depends on its "
+        "place in the batch, and on no other example; each replica counts places "
+        "within its shard, where other examples have them, and has what that shard "
+        "alone gives on one device",
+        _ADVICE,
+    )
+
+
+def _foretell(context: Context) -> list[dict[int, Array]]:
+    """What shards alone make of the values, by each way in which they may count."""
+    shares = find_shares(context.evidence) or {}
     found: list[dict[int, Array]] = [{} for _ in range(4)]
     for number, case in context.list_cases():
         terms = find_shards(context, case)
@@ -43,14 +79,7 @@ def explain_by_missed_examples(context: Context) -> Iterator[Hypothesis]:
             ways = _list_weights(sizes, shares.get(case.key.step))
             for predicted, weights in zip(found, ways, strict=False):
                 predicted[number] = add_weighted(weights, terms)
-    for predicted in found:
-        yield Hypothesis(
-            code="examples-missed",
-            predicted=predicted,
-            detail=words,
-            phase="loss",
-            advice=_ADVICE,
-        )
+    return found
 
 
 def _list_weights(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -13,16 +13,18 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.examples import Counted
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_near, widen
+from distbench.worker.state.values import are_near, count_digits, widen
 from distbench.worker.stepping.program import count_batch, take_examples
 
 _MOST = 256
 """Examples of a batch: each is a few runs of a step."""
 _STEPS = 3
 """Steps that are asked whether the places of examples decide."""
+_ROUNDINGS = 8
+"""So many of the largest value may each of a sum's addends be off."""
 _OTHERS = 3
 """What is put in an example's place before that is taken not to count: two examples may
 have no gradient, as under a hinge loss, or by chance the same one."""
@@ -41,6 +43,10 @@ def find_counted(reference: Reference, tier: Tier, recorded: Trace) -> Counted |
     as it is, bit for bit. That may be due to what it is, as under a loss that takes the
     hardest ones of a batch: their order does not matter then. So nobody is asked where
     the examples, each a place further on, come to the same.
+
+    Where all count, it is asked of each variable's gradient to which they add what
+    their places make of them, and nothing that follows from other examples: those that
+    meet others may be meant to do so in their shard as well.
 
     Args:
         reference: Ran all its steps before.
@@ -69,6 +75,7 @@ class _Step:
         self, reference: Reference, tier: Tier, recorded: Trace, step: int
     ) -> None:
         self._reference = reference
+        self._recorded = recorded
         self._tier = tier
         self._step = step
         self._batch = reference.draw(step)
@@ -88,13 +95,14 @@ class _Step:
 
         So they are where some of them are not known.
         """
+        return self._is_made_up(self._due[WHOLE])
+
+    def _is_made_up(self, due: _Gradients) -> bool:
+        """The same of some of the batch's gradients."""
         sizes = [len(order) for r, order in self._orders.items() if r != WHOLE]
         shares = [size / max(1, len(self._all)) for size in sizes]
-        return not self._due[WHOLE] or any(
-            all(
-                self._is_sum(key, value, weights)
-                for key, value in self._due[WHOLE].items()
-            )
+        return not due or any(
+            all(self._is_sum(key, value, weights) for key, value in due.items())
             for weights in ([1.0] * len(sizes), shares)
         )
 
@@ -119,25 +127,91 @@ class _Step:
 
     def count(self) -> Counted:
         """The examples that count, of the batch and of each shard."""
-        found = {r: self._list_counted(r, order) for r, order in self._orders.items()}
+        led = {
+            replica: [self._list_led(replica, order, p) for p in range(len(order))]
+            for replica, order in self._orders.items()
+        }
+        found = self._count_led(led)
+        if found.missed or found.added:
+            return found
+        of_one = [self._count_led(led, name) for name in self._list_by_place()]
+        told = [one for one in of_one if one.missed or one.added] or of_one
+        return replace(told[0], by_place=True) if told else found
+
+    def _count_led(
+        self, led: Mapping[int, Sequence[frozenset[str]]], variable: str = ""
+    ) -> Counted:
+        """The examples that lead a variable's gradient, or any."""
+        found = {
+            replica: tuple(
+                int(example)
+                for example, names in zip(order, led[replica], strict=True)
+                if (variable in names if variable else names)
+            )
+            for replica, order in self._orders.items()
+        }
         whole = found.pop(WHOLE)
-        return Counted(step=self._step, whole=whole, shards=tuple(found.values()))
+        shards = tuple(found.values())
+        return Counted(step=self._step, whole=whole, shards=shards, variable=variable)
 
-    def _list_counted(self, replica: int, order: Order) -> tuple[int, ...]:
-        places = range(len(order))
-        return tuple(int(order[p]) for p in places if self._counts(replica, order, p))
-
-    def _counts(self, replica: int, order: Order, place: int) -> bool:
-        """Whether some other example in a place leads to another gradient."""
+    def _list_led(self, replica: int, order: Order, place: int) -> frozenset[str]:
+        """The variables whose gradients some other example in a place changes."""
+        every = frozenset(key.variable for key in self._due[replica])
         own = int(order[place])
         later = map(int, np.roll(self._all, -own - 1))
         others = list(islice((e for e in later if self._differ(e, own)), _OTHERS))
+        if not others:
+            return every  # nothing tells
+        led: frozenset[str] = frozenset()
         for other in others:
-            changed = order.copy()
-            changed[place] = other
-            if not self._is_same(replica, self._run(replica, changed)):
-                return True
-        return not others  # nothing tells
+            found = self._run(replica, put(order, place, other))
+            led |= self._list_changed(replica, found)
+            if led == every:
+                break
+        return led
+
+    def _list_by_place(self) -> list[str]:
+        """Variables to whose gradients each example adds what its place makes of it.
+
+        A batch with another example in each place is then off by as much as those with
+        another one in the first place alone, in the second one alone, and so on, are
+        together. Only where their order matters has that anything to do with places,
+        and only where shards do not make up the batch are theirs others.
+        """
+        due, turned = self._due[WHOLE], np.roll(self._all, 1)
+        whole = self._run(WHOLE, turned)
+        apart = [
+            self._run(WHOLE, put(self._all, place, int(other)))
+            for place, other in enumerate(turned)
+        ]
+        if any(set(found) != set(due) for found in (whole, *apart)):
+            return []
+        by_name: dict[str, dict[TraceKey, Value]] = {}
+        for key, value in due.items():
+            by_name.setdefault(key.variable, {})[key] = value
+        return [
+            name
+            for name in (v.path for v in self._recorded.variables)
+            if (own := by_name.get(name))
+            and not self._is_made_up(own)
+            and not all(are_near(v, whole[k], self._dtype) for k, v in own.items())
+            and all(
+                self._adds_up(v, whole[k], [found[k] for found in apart])
+                for k, v in own.items()
+            )
+        ]
+
+    def _adds_up(self, due: Value, whole: Value, apart: Sequence[Value]) -> bool:
+        """Whether one change is the sum of others; not where so many are too coarse."""
+        values = [widen(due), widen(whole), *map(widen, apart)]
+        kept = due.values if isinstance(due, SparseRows) else due
+        digits = count_digits(self._dtype or kept.dtype.name)
+        share = _ROUNDINGS * len(apart) * 2.0**-digits
+        if share > 2.0 ** (-digits / 2):
+            return False
+        rest = values[1] - values[0] - sum(one - values[0] for one in values[2:])
+        size = max(float(np.max(np.abs(value), initial=0.0)) for value in values)
+        return bool(np.max(np.abs(rest), initial=0.0) <= share * size)
 
     def _differ(self, first: int, second: int) -> bool:
         leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(self._batch)]
@@ -172,9 +246,19 @@ class _Step:
             for key, value in found.items()
         )
 
-    def _is_same(self, replica: int, found: _Gradients) -> bool:
+    def _list_changed(self, replica: int, found: _Gradients) -> frozenset[str]:
+        """Variables of which a gradient has other bits; all where some are lacking."""
         due = self._due[replica]
-        return set(found) == set(due) and all(
-            np.array_equal(widen(due[key]), widen(value))
-            for key, value in found.items()
+        is_other = set(found) != set(due)
+        return frozenset(
+            key.variable
+            for key, value in due.items()
+            if is_other or not np.array_equal(widen(value), widen(found[key]))
         )
+
+
+def put(order: Order, place: int, example: int) -> Order:
+    """An order with another example in one place."""
+    changed = order.copy()
+    changed[place] = example
+    return changed
