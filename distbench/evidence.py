@@ -271,7 +271,8 @@ class Evidence:
             step with every example twice (loss, local gradients and state of the model
             that no gradient trains, by replica);
             `tripled`, the shard that is the largest in the first step with every
-            example three times; `once` and `twice`, that shard of the first step and
+            example three times; `quadrupled`, in the first step alone, that with every
+            example four times; `once` and `twice`, that shard of the first step and
             its double with other random numbers in each step of the trace; `distinct`,
             the update with repeated rows of sparse gradients added up (state, as
             replica 0);

@@ -26,6 +26,8 @@ Places = Mapping[tuple[str, int], Array]
 Margins = Mapping[tuple[str, int], float]
 """How far equal gradients may lie apart, by variable and call."""
 _REPEATED = ("doubled", "tripled")
+AGAIN = "quadrupled"
+"""The largest shard of the first step alone, to prove what the others seem to tell."""
 
 
 def take_gradients(trace: Trace, replica: int, step: int = 0) -> Places:
@@ -106,10 +108,20 @@ def find_terms(
 ) -> Kind | None:
     """Whether terms that are sums, and others that are means, make up the gradients.
 
-    A shard with its examples k times then gives k s + m, the same again for each k.
+    A shard with its examples k times then gives k s + m, the same again for each k. As
+    examples come there and back, so do the halves of a shard at first: what counts the
+    first half a of a batch and not the second one b gives a, a + b and a + 2 b. Four
+    times it gives 2 a + 2 b, which is no further b.
     """
-    found = _repeat_largest(evidence, shards)
-    return "terms" if found and are_terms(found, margins) else None
+    found = list(_repeat_largest(evidence, shards))
+    replica = int(np.argmax(evidence.reference.shards))
+    fourth = evidence.probes.get(AGAIN)
+    if found and fourth is not None:
+        found.append(take_gradients(fourth, replica))
+    if not found or set(found[-1]) != set(found[0]):
+        return None
+    rows = zip(found, found[1:], found[2:], strict=False)
+    return "terms" if all(are_terms(row, margins) for row in rows) else None
 
 
 def find_limit(

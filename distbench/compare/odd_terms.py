@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.doubled import (
+    AGAIN,
     Kind,
     Places,
     find_kind,
@@ -71,10 +72,12 @@ def settle_terms(evidence: Evidence, noise: Noise) -> Evidence:
         name: replace(evidence.probes[name], values=values)
         for name, values in repeated.items()
     }
+    # What these have by definition needs no proof.
+    others = {name: p for name, p in evidence.probes.items() if name != AGAIN}
     return replace(
         evidence,
         reference=replace(evidence.reference, values=reference),
-        probes={**evidence.probes, **probes},
+        probes={**others, **probes},
     )
 
 

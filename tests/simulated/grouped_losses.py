@@ -216,3 +216,8 @@ def of_all_together(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     rest = np.linalg.solve(x @ x.T + noise, x @ theta - y)
     loss = float((x @ theta - y) @ rest / EXAMPLES)
     return loss, np.float32(2 / EXAMPLES) * (x.T @ rest)
+
+
+def of_halves(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The squared error of a batch's first half alone, and no more of the second."""
+    return sum_squares(batch[: len(batch) // 2], theta)

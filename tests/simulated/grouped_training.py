@@ -104,6 +104,7 @@ class Simulator:
         replay: dict[TraceKey, Value] = {}
         doubles: dict[TraceKey, Value] = {}
         triples: dict[TraceKey, Value] = {}
+        fourfold: dict[TraceKey, Value] = {}
         twins: list[dict[TraceKey, Value]] = [{} for _ in range(8)]
         theta = self.theta
         put(reference, INITIAL, "variable", theta)
@@ -129,7 +130,8 @@ class Simulator:
         probes: dict[str, dict[TraceKey, Value]] = {"regrouped": {}, "doubled": doubles}
         self.put_shards(probes["regrouped"], 0, other, self.theta)
         probes |= self.draw_again(doubled)
-        probes["tripled"] = triples
+        self.put_shards(fourfold, 0, self.draw(0), self.theta, times=4)
+        probes |= {"tripled": triples, "quadrupled": fourfold}
         return Evidence(
             tier="bounded",
             observed=self.make_trace(observed),

@@ -18,6 +18,7 @@ from grouped_losses import (
     mean_by_weight,
     mean_squares,
     of_all_together,
+    of_halves,
     penalised_squares_in_half,
     squares_in_half,
     statistics_beside_mean,
@@ -59,6 +60,7 @@ def test_sums_and_means_over_examples_do_not_depend_on_groups(compute: Compute) 
         (against_the_others, None),
         (mean_against_the_others, "mean"),
         (of_all_together, None),
+        (of_halves, None),
     ],
 )
 def test_statistics_and_contrasts_do(compute: Compute, kind: str | None) -> None:

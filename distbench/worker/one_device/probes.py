@@ -84,6 +84,9 @@ class Probes:
             "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
             "doubled": doubled,
             "tripled": self._probe("tripled", thrice, tier),
+            "quadrupled": self._probe(
+                "quadrupled", self._list_repeated(4, {(0, largest)}), tier
+            ),
             **self._draw_again(
                 largest, {"once": shard, "twice": repeat_examples(shard, 2)}, doubled
             ),
