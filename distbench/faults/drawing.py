@@ -15,10 +15,13 @@ from distbench.samples.program import (
 from distbench.samples.replicas import count_replicas
 from distbench.unusual.drawing import (
     BranchesByChance,
+    CopiesSideBySide,
     FollowedUnderNoise,
+    MasksThatAgree,
     NoisyByGenerator,
     NoisyInTurns,
     PenalisedUnderDropout,
+    TwoPassesInOne,
 )
 from distbench.unusual.grouping import Dropout
 
@@ -80,3 +83,36 @@ class FollowedByEachReplica(FollowedUnderNoise):
     def follow(self, copy, variable):
         for _ in range(count_replicas()):
             super().follow(copy, variable)
+
+
+@fault(_OWN_MEAN, "loss", like=_LIKE, clusters=("mirrored:2", "mwms:2"))
+class OwnMeanOfWhatIsApart(MasksThatAgree):
+    """What two masks are apart is a mean over the shard that nothing scales."""
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) + tf.reduce_mean(self.apart)
+
+    def share_apart(self, apart):
+        return 0.0 * apart
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    (SECOND, HEAD),
+    like=_LIKE,
+    clusters=("mirrored:2", "mwms:2"),
+)
+class WholePenaltyBesideTwoPasses(WholePenalty, TwoPassesInOne):
+    """A batch is masked twice in one pass, and every replica adds the whole penalty."""
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    (SECOND, HEAD),
+    like=_LIKE,
+    clusters=("mirrored:2", "mwms:2"),
+)
+class WholePenaltyBesideCopies(WholePenalty, CopiesSideBySide):
+    """Examples are masked twice side by side, and the penalty is whole on each."""

@@ -51,6 +51,62 @@ class PenalisedUnderDropout(Dropout, PenalisedProgram):
 
 
 @unusual(clusters=("mirrored:2", "mwms:2"))
+class MasksThatAgree(PenalisedProgram):
+    """Each example is masked twice, and both outputs have to agree.
+
+    Attributes:
+        examples: So few that masks of a shard have the shape of a variable.
+    """
+
+    examples = 12
+
+    def compute_losses(self, batch):
+        first, second = self.pass_twice(batch)
+        errors = tf.reduce_sum((first - batch[2]) ** 2, axis=1)
+        self.apart = tf.reduce_sum((first - second) ** 2, axis=1)
+        return errors + self.share_apart(self.apart)
+
+    def pass_twice(self, batch):
+        """Two outputs for each example, under masks of its own."""
+        hidden = self.activate(batch)
+        return self.mask(hidden) @ self.head, self.mask(hidden) @ self.head
+
+    def activate(self, batch):
+        """What the last layer is given: [n, hidden]."""
+        words, features = batch[0], batch[1]
+        embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
+        return tf.tanh(embedded @ self.first + features @ self.second + self.bias)
+
+    def mask(self, hidden):
+        """Some of the numbers, as large as all."""
+        return tf.nn.dropout(hidden, 0.3)
+
+    def share_apart(self, apart):
+        """What each example adds to the losses."""
+        return apart
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
+class TwoPassesInOne(MasksThatAgree):
+    """The batch is masked twice in one pass, one copy after the other."""
+
+    def pass_twice(self, batch):
+        hidden = self.activate(batch)
+        stacked = self.mask(tf.concat([hidden, hidden], 0)) @ self.head
+        return tf.split(stacked, 2)
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
+class CopiesSideBySide(MasksThatAgree):
+    """Each example is masked twice, one copy beside the other."""
+
+    def pass_twice(self, batch):
+        repeated = tf.repeat(self.activate(batch), 2, axis=0)
+        outputs = self.mask(repeated) @ self.head
+        return outputs[::2], outputs[1::2]
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
 class FollowedUnderNoise(NoisyByGenerator):
     """Noise on the features, and copies that go a tenth of the way to the weights."""
 

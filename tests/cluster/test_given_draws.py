@@ -26,7 +26,7 @@ def _draw_everything() -> dict[str, Any]:
 
     @tf.function
     def step() -> dict[str, Any]:
-        with draws.enter():
+        with draws.enter(()):
             return {
                 "uniform": tf.random.uniform([3000, 7]),
                 "half": tf.random.uniform([3000, 7], dtype=tf.bfloat16),
@@ -90,7 +90,7 @@ def _cut_everywhere() -> dict[str, float]:
     for name, place in places.items():
 
         def step(batch: Any, place: Any = place) -> Any:
-            with draws.enter():
+            with draws.enter(batch):
                 return place(batch)
 
         fixed = tf.function(step)

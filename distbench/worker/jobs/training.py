@@ -75,6 +75,7 @@ class TrainingJobs:
             # being.
             _restore(session, payload)
         self._task.report_progress(phase="first step")
+        session.rehearse(list(sizes.cut(0, batch)))
         trained = session.make_step()
         graph = session.prepare(trained, list(sizes.cut(0, batch)))
         self._traced = note_traced(session, graph)

@@ -176,8 +176,11 @@ class _Step:
         A batch with another example in each place is then off by as much as those with
         another one in the first place alone, in the second one alone, and so on, are
         together. Only where their order matters has that anything to do with places,
-        and only where shards do not make up the batch are theirs others.
+        and only where shards do not make up the batch are theirs others. Nor is it the
+        program's doing where numbers are given that it draws in turns: by their places.
         """
+        if self._reference.session.draws.are_given:
+            return []
         due, turned = self._due[WHOLE], np.roll(self._all, 1)
         whole = self._run(WHOLE, turned)
         apart = [

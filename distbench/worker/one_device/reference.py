@@ -65,6 +65,7 @@ class Reference:
             self.sizes = find_sizes(program, scenario, replicas)
         self.shards = self.sizes.first
         session.varies = bool(self.sizes.resized)
+        session.rehearse([batch])
         self._whole = session.make_step()
         self.handed = Handed(session)
         self._led_steps = LedSteps(session.make_step)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from distbench.cluster import ClusterSpec, Task
@@ -159,7 +160,7 @@ class Session(KeptState):
         """What a replica runs, with an eye on which replica it is and what it did."""
 
         def watched(batch: Any) -> Any:
-            with self.board.enter_replica(batch), self.draws.enter():
+            with self.board.enter_replica(batch), self.draws.enter(batch):
                 try:
                     result = function(batch)
                 except Exception as error:
@@ -177,6 +178,22 @@ class Session(KeptState):
         """Record a replica's loss."""
         loss = tf.convert_to_tensor(self.board.take_loss(loss))
         return self.board.tap("loss", "", loss) if self.tapped else loss
+
+    def rehearse(self, shards: Sequence[Any]) -> None:
+        """Trace a step that is given its random numbers for twice the examples.
+
+        So it shows which axes of what it draws are those of examples, where it is not
+        traced for batches of any size anyway. What it cannot do at that size tells
+        nothing.
+        """
+        if not self.draws.are_given or self.varies:
+            return
+        twice = [
+            tf.nest.map_structure(lambda rows: np.concatenate([rows, rows]), shard)
+            for shard in shards
+        ]
+        with suppress(Exception):
+            self.make_step().trace(twice)
 
     def prepare(self, step: Step, shards: Sequence[Any]) -> tf.Graph:
         """Trace a step without running it, so that every variable exists.

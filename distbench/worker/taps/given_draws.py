@@ -33,10 +33,13 @@ from distbench.trace.content import digest_64
 from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.process.sources import is_of, is_of_caller
 from distbench.worker.taps.counted_numbers import count_numbers
+from distbench.worker.taps.layouts import UNKNOWN, Layouts, count_traced
 from distbench.worker.taps.replaced_draws import Give, list_replaced
 
 _TURNS = 1_000_003
 """A prime: the turns of loops in loops give streams of their own."""
+_COPIES = 0xD1B54A32D192ED03
+"""Odd, and nowhere near the others: tells the rows of one example apart."""
 _KEYS = ("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
 
 
@@ -51,8 +54,8 @@ class Draws(Protocol):
     def tell_examples(self, shards: Sequence[Any]) -> None:
         """Say on which examples it is run: on a shard for each replica, or on one."""
 
-    def enter(self) -> AbstractContextManager[None]:
-        """Around a replica's step."""
+    def enter(self, batch: Any) -> AbstractContextManager[None]:
+        """Around a replica's step on its batch."""
 
     def shift(self, steps: int) -> AbstractContextManager[None]:
         """Inside, steps are given the numbers of so many steps later."""
@@ -69,8 +72,9 @@ class OwnDraws:
     def tell_examples(self, shards: Sequence[Any]) -> None:
         """Nobody has to know."""
 
-    def enter(self) -> AbstractContextManager[None]:
+    def enter(self, batch: Any) -> AbstractContextManager[None]:
         """Nothing is given."""
+        del batch
         return nullcontext()
 
     def shift(self, steps: int) -> AbstractContextManager[None]:
@@ -112,6 +116,7 @@ class GivenDraws:
         self._local = threading.local()
         self._inside = 0
         self._drawn: dict[tuple[object, ...], list[Hashable]] = {}
+        self._layouts = Layouts()
         for module, name, give in list_replaced():
             _replace(module, name, self, give)
 
@@ -129,18 +134,20 @@ class GivenDraws:
             rows.assign(digest_examples(shards[min(replica, len(shards) - 1)]))
 
     @contextmanager
-    def enter(self) -> Iterator[None]:
-        """Around a replica's step: inside, what is drawn is given."""
+    def enter(self, batch: Any) -> Iterator[None]:
+        """Around a replica's step on its batch: inside, what is drawn is given."""
         if not self._inside:
             self._drawn.clear()
-        before = getattr(self._local, "eager", None)
+        before = self._local.__dict__.copy()
         self._local.eager = tf.executing_eagerly()
+        self._local.examples = count_traced(batch)
         self._inside += 1
         try:
             yield
         finally:
             self._inside -= 1
-            self._local.eager = before
+            self._local.__dict__.clear()
+            self._local.__dict__.update(before)
 
     @contextmanager
     def shift(self, steps: int) -> Iterator[None]:
@@ -169,16 +176,23 @@ class GivenDraws:
         """
         shape = tf.convert_to_tensor(shape)
         rank = shape.shape[0]
-        stream = self._make_stream(seed)
+        name = self._name_draw(seed)
+        stream = self._make_stream(*name)
         if rank is None:
             number = tf.reduce_prod(shape)
             return tf.reshape(count_numbers([_list_places(number)], stream), shape)
-        numbers = count_numbers(self._list_axes(shape, rank), stream)
+        numbers = count_numbers(self._list_axes(shape, name), stream)
         numbers.set_shape(tensor_util.constant_value_as_shape(shape))
         return numbers
 
-    def _list_axes(self, shape: Any, rank: int) -> list[Any]:
-        """What stands for the places of each axis: of one, examples, if it has them."""
+    def _list_axes(self, shape: Any, name: tuple[str, int]) -> list[Any]:
+        """What stands for the places of each axis: of one, examples, if it has them.
+
+        Where there are several rows for each example, it and the row's number among
+        these.
+        """
+        known = tensor_util.constant_value_as_shape(shape).as_list()
+        rank = len(known)
         places = [_list_places(shape[axis]) for axis in range(rank)]
         if tf.distribute.in_cross_replica_context():
             return places
@@ -186,11 +200,26 @@ class GivenDraws:
         examples = tf.cast(tf.size(rows), shape.dtype)
         # One more, so that there is a row to take where there is no example.
         taken = tf.concat([rows, tf.zeros([1], tf.int64)], 0)
-        is_open = tf.logical_not(self._is_of_variable(shape, rank))
+        traced = self._local.__dict__.get("examples", UNKNOWN)
+        graph, count = tf.compat.v1.get_default_graph(), tf.maximum(examples, 1)
+        found = self._layouts.find(name, traced, known)
+        is_open = tf.constant(True)
+        if found is None:
+            is_open = tf.logical_not(self._is_of_variable(shape, rank))
         for axis, own in enumerate(places):
-            has_rows = tf.logical_and(is_open, tf.equal(shape[axis], examples))
-            last = tf.minimum(tf.range(shape[axis]), examples)
-            content = tf.bitcast(tf.gather(taken, last), tf.uint64)
+            if found is not None and axis not in found:
+                continue
+            each = tf.ones_like(examples)
+            if found is not None:
+                each = tf.maximum(shape[axis] // count, 1)
+            has_rows = tf.logical_and(is_open, tf.equal(shape[axis], each * examples))
+            row = tf.range(shape[axis])
+            example, copy = row // each, row % each
+            if self._layouts.is_stacked(name, graph, traced, known[axis]):
+                copy, example = row // count, row % count
+            content = tf.gather(taken, tf.minimum(example, examples))
+            copies = tf.cast(copy, tf.uint64) * tf.constant(_COPIES, tf.uint64)
+            content = tf.bitcast(content, tf.uint64) + copies
             places[axis] = tf.where(has_rows, content, own)
             is_open = tf.logical_and(is_open, tf.logical_not(has_rows))
         return places
@@ -203,14 +232,13 @@ class GivenDraws:
         alike = tf.equal(shape[None], tf.constant(shapes, shape.dtype))
         return tf.reduce_any(tf.reduce_all(alike, -1))
 
-    def _make_stream(self, seed: Any) -> Any:
-        """One for each draw of a step: by its function, and how often that has drawn.
+    def _name_draw(self, seed: Any) -> tuple[str, int]:
+        """Each draw of a step, by its function and how often that has drawn.
 
         By one seed always the same is drawn; which one it is, replicas may say by their
         numbers, so only how many others there were counts. Counted for each graph by
         itself, as a function may be traced in one step and be there already in the
-        next. Each turn of a loop has its own: one that waits for other numbers would
-        not end.
+        next.
         """
         function = _find_function()
         place = (
@@ -221,7 +249,13 @@ class GivenDraws:
         name = None if seed is None else _name_seed(seed)
         if name is None or name not in drawn:
             drawn.append(name)
-        number = len(drawn) - 1 if name is None else drawn.index(name)
+        return function, len(drawn) - 1 if name is None else drawn.index(name)
+
+    def _make_stream(self, function: str, number: int) -> Any:
+        """One for each draw and step.
+
+        Each turn of a loop has its own: one that waits for other numbers would not end.
+        """
         own = _digest(f"{function} {number}".encode())
         stream = self._step + tf.constant(own, tf.int64)
         for turns in _list_turns():
