@@ -36,7 +36,7 @@ _LEFT_OUT = """
 - Joining the server's pages to huge ones before it forks (`MADV_COLLAPSE`), so that a
   fork copies a smaller page table: of what a check takes the forks save as much as the
   joining costs.
-- Handing what AutoGraph made of a function on to the tasks that start later, by the code
+- Handing what AutoGraph made of a function on to tasks that start later, by the code
   that it was made of. A check of an optimizer converts nothing; one of a program whose
   tasks all find everything done saves less than what two runs of it are apart, for a
   change of parts that are the framework's own.
