@@ -157,39 +157,37 @@ def note_reshaped(observed: Trace) -> str:
 
 def note_packed(observed: Trace) -> str:
     """Names a variable for which an optimizer is handed more than its gradient."""
-    found = cast(Sequence[str], observed.notes.get(PACKED, ()))
-    if not found:
-        return ""
-    more = tell_more(found)
-    return (
-        f"note: what the optimizer is handed for '{found[0]}'{more} is no gradient of "
+    found = _name_noted(observed, PACKED)
+    return found and (
+        f"note: what the optimizer is handed for {found} is no gradient of "
         "its shape, and is judged by what becomes of it"
     )
 
 
 def note_kept_tensors(observed: Trace) -> str:
     """Names what the replicas of a process may have overwritten for each other."""
-    found = cast(Sequence[str], observed.notes.get("kept_tensors", ()))
-    if not found:
-        return ""
-    return (
-        f"note: the step keeps tensors of its batch as '{found[0]}'{tell_more(found)} "
-        "on an object that the replicas of a process share: behind a merge call, such "
-        "as apply_gradients or all_reduce, each reads what the last replica has kept; "
-        "pass such tensors on as values"
+    found = _name_noted(observed, "kept_tensors")
+    return found and (
+        f"note: the step keeps tensors of its batch as {found} on an object that the "
+        "replicas of a process share: behind a merge call, such as apply_gradients or "
+        "all_reduce, each reads what the last replica has kept; pass such tensors on "
+        "as values"
     )
 
 
 def note_unread(observed: Trace) -> str:
     """Names the methods of a program that would give it its data, and gave none."""
-    found = cast(Sequence[str], observed.notes.get("unread_feeds", ()))
-    if not found:
-        return ""
-    return (
-        f"note: the program has '{found[0]}'{tell_more(found)} as well, which was not "
-        "called: 'data' comes first, then 'dataset_fn', then 'dataset'; what is set to "
-        "None is not there"
+    found = _name_noted(observed, "unread_feeds")
+    return found and (
+        f"note: the program has {found} as well, which was not called: 'data' comes "
+        "first, then 'dataset_fn', then 'dataset'; what is set to None is not there"
     )
+
+
+def _name_noted(observed: Trace, note: str) -> str:
+    """The first that a trace notes, and how many more; empty where there is none."""
+    found = cast(Sequence[str], observed.notes.get(note, ()))
+    return f"'{found[0]}'{tell_more(found)}" if found else ""
 
 
 def note_cut(places: Sequence[TraceKey]) -> str:
