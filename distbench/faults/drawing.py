@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import (
@@ -27,6 +29,9 @@ from distbench.unusual.grouping import Dropout
 
 _OWN_MEAN = "loss-not-scaled"
 _LIKE = "keras-team/keras#19891"
+_whole_penalty = partial(
+    fault, "regularizer-not-scaled", "local_gradient", (SECOND, HEAD), like=_LIKE
+)
 
 
 @fault(_OWN_MEAN, "loss", like=_LIKE, clusters=WIDE)
@@ -44,13 +49,7 @@ class OwnMeanBehindChance(OwnMeans, BranchesByChance):
     """A branch by chance, and nothing scales the shard's own mean."""
 
 
-@fault(
-    "regularizer-not-scaled",
-    "local_gradient",
-    (SECOND, HEAD),
-    like=_LIKE,
-    clusters=WIDE,
-)
+@_whole_penalty(clusters=WIDE)
 class WholePenaltyUnderDropout(WholePenalty, PenalisedUnderDropout):
     """Dropout, and every replica adds the whole penalty."""
 
@@ -96,23 +95,11 @@ class OwnMeanOfWhatIsApart(MasksThatAgree):
         return 0.0 * apart
 
 
-@fault(
-    "regularizer-not-scaled",
-    "local_gradient",
-    (SECOND, HEAD),
-    like=_LIKE,
-    clusters=("mirrored:2", "mwms:2"),
-)
+@_whole_penalty(clusters=("mirrored:2", "mwms:2"))
 class WholePenaltyBesideTwoPasses(WholePenalty, TwoPassesInOne):
     """A batch is masked twice in one pass, and every replica adds the whole penalty."""
 
 
-@fault(
-    "regularizer-not-scaled",
-    "local_gradient",
-    (SECOND, HEAD),
-    like=_LIKE,
-    clusters=("mirrored:2", "mwms:2"),
-)
+@_whole_penalty(clusters=("mirrored:2", "mwms:2"))
 class WholePenaltyBesideCopies(WholePenalty, CopiesSideBySide):
     """Examples are masked twice side by side, and the penalty is whole on each."""
