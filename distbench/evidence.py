@@ -272,10 +272,10 @@ class Evidence:
             that no gradient trains, by replica);
             `tripled`, the shard that is the largest in the first step with every
             example three times; `quadrupled`, in the first step alone, that with every
-            example four times; `once` and `twice`, that shard of the first step and
-            its double with other random numbers in each step of the trace; `distinct`,
-            the update with repeated rows of sparse gradients added up (state, as
-            replica 0);
+            example four times, where it is neither a sum nor a mean; `once` and
+            `twice`, that shard of the first step and its double with other random
+            numbers in each step of the trace; `distinct`, the update with repeated
+            rows of sparse gradients added up (state, as replica 0);
             `rounded-0`, …, the global batch with the variables moved by a rounding of a
             narrower dtype in which the step computes (loss, gradients and state);
             `exchanged`, each shard, whose collectives give what those of the global

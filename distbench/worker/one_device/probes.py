@@ -78,15 +78,14 @@ class Probes:
             ],
         }
         doubled = self._probe("doubled", self._list_repeated(2), tier, keeps_led=True)
-        odd = self._find_odd(doubled, largest)
+        plain = [n for n in (1.0, 2.0) if self._grows(doubled, 0, largest, n)]
+        odd = self._find_odd(doubled, plain)
         thrice = self._list_repeated(3, {*odd, *((s, largest) for s in steps)})
         return {
             "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
             "doubled": doubled,
             "tripled": self._probe("tripled", thrice, tier),
-            "quadrupled": self._probe(
-                "quadrupled", self._list_repeated(4, {(0, largest)}), tier
-            ),
+            **({} if plain else self._repeat_again(largest, tier)),
             **self._draw_again(
                 largest, {"once": shard, "twice": repeat_examples(shard, 2)}, doubled
             ),
@@ -124,12 +123,22 @@ class Probes:
                 if wanted is None or (step, replica) in wanted
             }
 
-    def _find_odd(self, doubled: Trace, largest: int) -> set[tuple[int, int]]:
+    def _repeat_again(self, largest: int, tier: Tier) -> Mapping[str, Trace]:
+        """What proves terms of two kinds in a shard that is no sum and no mean."""
+        shards = self._list_repeated(4, {(0, largest)})
+        return {"quadrupled": self._probe("quadrupled", shards, tier)}
+
+    def _find_odd(
+        self, doubled: Trace, plain: Collection[float]
+    ) -> set[tuple[int, int]]:
         """Steps and replicas whose shards do not grow as the largest of the first does.
 
         None where that is neither a sum nor a mean: it tells by itself what it is.
+
+        Args:
+            doubled: Every shard with each of its examples twice.
+            plain: How many times as much the largest has so, where that is 1 or 2.
         """
-        plain = [n for n in (1.0, 2.0) if self._grows(doubled, 0, largest, n)]
         found = {
             (key.step, key.replica) for key, _ in doubled.select(phase="local_gradient")
         }
