@@ -75,9 +75,10 @@ class TrainingJobs:
             # being.
             _restore(session, payload)
         self._task.report_progress(phase="first step")
-        session.rehearse(list(sizes.cut(0, batch)))
+        shards = list(sizes.cut(0, batch))
+        session.rehearse(shards)
         trained = session.make_step()
-        graph = session.prepare(trained, list(sizes.cut(0, batch)))
+        graph = session.prepare(trained, shards)
         self._traced = note_traced(session, graph)
         self._carried = list_carried(graph, session.table)
         for step in range(late):

@@ -164,7 +164,7 @@ class _Step:
             return every  # nothing tells
         led: frozenset[str] = frozenset()
         for other in others:
-            found = self._run(replica, put(order, place, other))
+            found = self._run(replica, _put(order, place, other))
             led |= self._list_changed(replica, found)
             if led == every:
                 break
@@ -184,7 +184,7 @@ class _Step:
         due, turned = self._due[WHOLE], np.roll(self._all, 1)
         whole = self._run(WHOLE, turned)
         apart = [
-            self._run(WHOLE, put(self._all, place, int(other)))
+            self._run(WHOLE, _put(self._all, place, int(other)))
             for place, other in enumerate(turned)
         ]
         if any(set(found) != set(due) for found in (whole, *apart)):
@@ -260,7 +260,7 @@ class _Step:
         )
 
 
-def put(order: Order, place: int, example: int) -> Order:
+def _put(order: Order, place: int, example: int) -> Order:
     """An order with another example in one place."""
     changed = order.copy()
     changed[place] = example

@@ -181,17 +181,19 @@ class GivenDraws:
         if rank is None:
             number = tf.reduce_prod(shape)
             return tf.reshape(count_numbers([_list_places(number)], stream), shape)
-        numbers = count_numbers(self._list_axes(shape, name), stream)
-        numbers.set_shape(tensor_util.constant_value_as_shape(shape))
+        known = tensor_util.constant_value_as_shape(shape)
+        numbers = count_numbers(self._list_axes(shape, known, name), stream)
+        numbers.set_shape(known)
         return numbers
 
-    def _list_axes(self, shape: Any, name: tuple[str, int]) -> list[Any]:
+    def _list_axes(
+        self, shape: Any, known: tf.TensorShape, name: tuple[str, int]
+    ) -> list[Any]:
         """What stands for the places of each axis: of one, examples, if it has them.
 
         Where there are several rows for each example, it and the row's number among
         these.
         """
-        known = tensor_util.constant_value_as_shape(shape).as_list()
         rank = len(known)
         places = [_list_places(shape[axis]) for axis in range(rank)]
         if tf.distribute.in_cross_replica_context():
@@ -202,7 +204,7 @@ class GivenDraws:
         taken = tf.concat([rows, tf.zeros([1], tf.int64)], 0)
         traced = self._local.__dict__.get("examples", UNKNOWN)
         graph, count = tf.compat.v1.get_default_graph(), tf.maximum(examples, 1)
-        found = self._layouts.find(name, traced, known)
+        found = self._layouts.find(name, traced, known.as_list())
         is_open = tf.constant(True)
         if found is None:
             is_open = tf.logical_not(self._is_of_variable(shape, rank))
