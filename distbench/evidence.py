@@ -272,7 +272,10 @@ class Evidence:
             that no gradient trains, by replica);
             `tripled`, the shard that is the largest in the first step with every
             example three times; `quadrupled`, in the first step alone, that with every
-            example four times, where it is neither a sum nor a mean; `once` and
+            example four times, where it is neither a sum nor a mean; there also
+            `swapped-first`, `swapped-last` and `swapped-both`, that with some of its
+            examples, some others, and both changed for other shards' (where shards are
+            uneven); `once` and
             `twice`, that shard of the first step and its double with other random
             numbers in each step of the trace; `distinct`, the update with repeated
             rows of sparse gradients added up (state, as replica 0);

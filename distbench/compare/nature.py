@@ -31,6 +31,7 @@ from distbench.compare.other_terms import has_both_kinds
 from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
 from distbench.compare.ratio import SAME
+from distbench.compare.swapped import is_led_by_count
 from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey
@@ -101,6 +102,7 @@ def find_nature(evidence: Evidence, noise: Noise) -> Nature:
     grouped = not (
         _is_free_of_groups(sizes, margins, whole, shards, others, kind)
         or (kind is None and _is_of_parts(evidence, margins, whole))
+        or is_led_by_count(evidence, margins)
     ) or _is_led_by_own(evidence, noise, regrouped, lost, kind)
     if grouped and kind is None and pulls is None:
         if not lost:

@@ -15,9 +15,11 @@ import numpy as np
 from distbench.compare.doubled import (
     AGAIN,
     Kind,
+    Margins,
     Places,
     find_kind,
     find_limit,
+    list_repeated,
     take_gradients,
 )
 from distbench.compare.least_squares import fit_all
@@ -29,20 +31,25 @@ from distbench.trace import COMPUTED, WHOLE, Trace, Values
 
 _SAME = 1e-3
 """Share of a value that its terms may leave: it only says that they are its terms."""
+_PLAIN = 64
+"""So many times as large as a margin is what no rounding makes."""
 _REPEATED = {"doubled": 2, "tripled": 3}
 
 
 def settle_terms(evidence: Evidence, noise: Noise) -> Evidence:
     """With what repeated shards would give if each term were plainly a sum, or a mean.
 
-    Unchanged where nobody asked for the terms, or no share of any of them is known; nor
-    is it where a narrow dtype hides how gradients grow, or replicas count together.
+    Unchanged where nobody asked for the terms, no share of any of them is known, or one
+    tells by how it falls that it is neither; nor is it where a narrow dtype hides how
+    gradients grow, or replicas count together.
     """
     terms = _list_terms(evidence.probes)
     if not terms or measure_lost(evidence) or evidence.observed.notes.get("exchange"):
         return evidence
     kinds = [_find_kind(evidence, noise, number) for number in range(len(terms))]
-    if not any(kinds):
+    if not any(kinds) or any(
+        _is_divided_again(evidence, noise, number) for number in range(len(terms))
+    ):
         return evidence
     counts = _count_unknown(evidence, terms, kinds)
     if counts is None:
@@ -126,21 +133,53 @@ def _list_terms(probes: Mapping[str, Trace]) -> list[Trace]:
 
 def _find_kind(evidence: Evidence, noise: Noise, number: int) -> Kind | None:
     """What a term is by itself, as `find_kind` and `find_limit` have it of a loss."""
-    term = evidence.probes[f"term-{number}"]
-    alone = replace(
-        evidence,
-        reference=term,
-        probes={name: evidence.probes[f"term-{number}-{name}"] for name in _REPEATED},
-    )
+    alone = _take_alone(evidence, number)
+    term = alone.reference
     whole = take_gradients(term, WHOLE)
     shards = [take_gradients(term, r) for r in range(term.replicas)]
     if not whole or any(set(shard) != set(whole) for shard in shards):
         return None
-    # As far as the whole loss rounds: a term may be a small part of it.
-    due = {**whole, **take_gradients(evidence.reference, WHOLE)}
-    margins = find_margins(noise, {place: due[place] for place in whole}, 0)
+    margins = _find_margins(evidence, noise, whole)
     kind = find_kind(alone, noise, margins, shards)
     return kind or find_limit(alone, margins, whole, shards)
+
+
+def _is_divided_again(evidence: Evidence, noise: Noise, number: int) -> bool:
+    """Whether a term has 1/k, or 1/k^2, of its examples k times.
+
+    So does what is divided by their number more than once. It comes to rest at 0, and
+    is no mean of what it has for the examples.
+    """
+    alone = _take_alone(evidence, number)
+    replica = int(np.argmax(alone.reference.shards))
+    shard = take_gradients(alone.reference, replica)
+    repeated = list_repeated(alone, shard, replica)
+    if not repeated:
+        return False
+    margins = _find_margins(evidence, noise, shard)
+    return any(measure_size(shard[p]) > _PLAIN * margins[p] for p in shard) and any(
+        all(
+            measure_size(more[p] - shard[p] / times**power) <= 4 * margins[p]
+            for more, times in zip(repeated[1:], _REPEATED.values(), strict=True)
+            for p in shard
+        )
+        for power in (1, 2)
+    )
+
+
+def _take_alone(evidence: Evidence, number: int) -> Evidence:
+    """With a term in the place of the loss."""
+    return replace(
+        evidence,
+        reference=evidence.probes[f"term-{number}"],
+        probes={name: evidence.probes[f"term-{number}-{name}"] for name in _REPEATED},
+    )
+
+
+def _find_margins(evidence: Evidence, noise: Noise, term: Places) -> Margins:
+    """As far as the whole loss rounds: a term may be a small part of it."""
+    due = {**term, **take_gradients(evidence.reference, WHOLE)}
+    return find_margins(noise, {place: due[place] for place in term}, 0)
 
 
 def _are_near(value: Array, other: Array) -> bool:

@@ -75,6 +75,29 @@ def add_mean(
     return loss, gradient + np.float32(weight) * beside
 
 
+def sum_beside_divided(
+    batch: Batch, theta: Batch, count: int | None = None, power: int = 2
+) -> tuple[float, Batch]:
+    """The sum, and one beside it that is divided by the batch's size several times."""
+    loss, gradient = sum_squares(batch, theta)
+    share = np.float32(EXAMPLES / float(count or len(batch)) ** power)
+    outputs = batch[:, :-1] @ theta
+    loss += float(share * np.sum(np.log(np.cosh(outputs))))
+    return loss, gradient + share * (batch[:, :-1].T @ np.tanh(outputs))
+
+
+def sum_beside_divided_by_all(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The same as a replica that is right has it: divided by the size of all."""
+    return sum_beside_divided(batch, theta, EXAMPLES)
+
+
+def sum_beside_logarithm(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """A sum that counts less the more examples there are: no power of their number."""
+    loss, gradient = sum_beside_divided(batch, theta)
+    times = np.float32(1 / np.log1p(len(batch)))
+    return loss * float(times), gradient * times
+
+
 def by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """The sum, of examples that are divided by the deviation of their batch."""
     scaled = batch.copy()

@@ -129,6 +129,7 @@ class Simulator:
         doubled = self.draw(0)[: SHARDS[0]].repeat(2, axis=0)
         probes: dict[str, dict[TraceKey, Value]] = {"regrouped": {}, "doubled": doubles}
         self.put_shards(probes["regrouped"], 0, other, self.theta)
+        probes |= self.swap(self.draw(0))
         probes |= self.draw_again(doubled)
         self.put_shards(fourfold, 0, self.draw(0), self.theta, times=4)
         probes |= {"tripled": triples, "quadrupled": fourfold}
@@ -144,6 +145,23 @@ class Simulator:
             fed=Fed(replays={"reduced_gradient": self.make_trace(replay)}),
             measure=Measure(shards_known=False),
         )
+
+    def swap(self, batch: Batch) -> dict[str, dict[TraceKey, Value]]:
+        """The largest shard with examples of others in the place of some of its own."""
+        size = SHARDS[0]
+        mine, others = (
+            np.arange(size),
+            self.rng.permutation(np.arange(size, len(batch))),
+        )
+        swaps = {"first": [0, 1, 2], "last": [3, 4, 5], "both": [0, 1, 2, 3, 4, 5]}
+        found: dict[str, dict[TraceKey, Value]] = {}
+        for name, places in swaps.items():
+            rows = np.sort([*np.delete(mine, places), *others[places]])
+            loss, gradient = self.run(batch[rows], self.theta)
+            values = found[f"swapped-{name}"] = {}
+            put(values, 0, "loss", loss, 0)
+            put(values, 0, "local_gradient", gradient, 0)
+        return found
 
     def draw_again(self, doubled: Batch) -> dict[str, dict[TraceKey, Value]]:
         """The largest shard and its double, with other random numbers each time."""

@@ -19,7 +19,10 @@ from grouped_losses import (
     statistics_beside_mean,
     statistics_beside_share,
     statistics_beside_small_share,
+    sum_beside_divided,
+    sum_beside_divided_by_all,
     sum_beside_even_share,
+    sum_beside_logarithm,
     sum_beside_mean,
     sum_beside_share,
     sum_of_steps_by_spread,
@@ -60,6 +63,30 @@ def test_a_correct_program_passes(simulator: Simulator, note: str) -> None:
     judgement = judge(simulator.make_evidence())
     assert judgement.status is Status.PASS, judgement
     assert note in judgement.message
+
+
+@pytest.mark.parametrize(
+    ("compute", "code"),
+    [
+        (sum_beside_divided, "loss-not-scaled"),
+        (sum_beside_logarithm, "unexplained"),
+    ],
+)
+def test_what_follows_from_the_number_of_examples_is_held_against_all(
+    compute: Compute, code: str
+) -> None:
+    """Uneven shards are no reason to take it for a matter of which are together."""
+    judgement = judge(Simulator(compute).make_evidence())
+    first = judgement.findings[0]
+    assert (first.code, first.phase) == (code, "loss"), first.explanation
+    if code == "loss-not-scaled":
+        assert "N^2 = 9" in first.explanation
+
+
+def test_what_is_divided_by_the_number_of_all_passes() -> None:
+    simulator = Simulator(sum_beside_divided, on_cluster=sum_beside_divided_by_all)
+    judgement = judge(simulator.make_evidence())
+    assert (judgement.status, judgement.message) == (Status.PASS, "")
 
 
 def test_terms_of_both_kinds_each_have_their_share() -> None:

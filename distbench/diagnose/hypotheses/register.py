@@ -52,6 +52,7 @@ from distbench.diagnose.hypotheses import (
     own_lengths,
     pairing,
     penalty,
+    powers_of_counts,
     precision,
     quotients,
     ranks,
@@ -97,6 +98,8 @@ CAUSES: tuple[Explain, ...] = (
     loss.explain_by_own_factor,
     late.explain_by_late_read,
     weighted.explain_by_own_weights,
+    # Two even shards cannot tell a term by the square of a count from a mean.
+    powers_of_counts.explain_by_powers_of_counts,
     mixed.explain_by_parts,
     exchanged.explain_by_scaled_exchange,
     met.explain_by_own_means_on_the_way,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from distbench.evidence import Tier
@@ -18,6 +19,9 @@ from distbench.worker.one_device.repeating import repeat_rows
 from distbench.worker.state.values import are_equal, are_near
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.draws import find_seeding
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+"""Numbers of examples in a batch."""
 
 _DRAWS = 48
 """Runs of a step with other random numbers each time, to see what they average to."""
@@ -47,18 +51,20 @@ class Probes:
         Returns:
             `regrouped`: shards of the same sizes that hold other examples of the batch,
             in the first step, and where replicas have state for themselves also in the
-            second. `doubled`: every shard with each of its examples twice, in every
-            step, and what state that no gradient trains then holds. `tripled`: the
-            shard that is the largest in the first step with each three times, and those
-            that do not double or stay as that one does. Where whole numbers among the
-            variables lead the step, as the state of a random generator does, `once` and
-            `twice` are that shard of the first step and its double with others of these
-            numbers; each run counts as a step. Where a loss
-            is made of what a collective gives, `exchanged` are the shards of each step,
-            `exchanged-regrouped` and `exchanged-doubled` those of the first one with
-            other examples and with each twice, given what the global batch has of the
-            collectives. What else, `scale_exchanged` and `let_meet` say. Empty for a
-            workload of the bench, whose loss is a sum over examples.
+            second. Where shards are uneven, `swapped-first`, `swapped-last` and
+            `swapped-both` are the largest of the first step with some examples, some
+            others, and both of them in the place of its own. `doubled`: every shard
+            with each of its examples twice, in every step, and what state that no
+            gradient trains then holds. `tripled`: the shard that is the largest in the
+            first step with each three times, and those that do not double or stay as
+            that one does. Where whole numbers among the variables lead the step, as the
+            state of a random generator does, `once` and `twice` are that shard of the
+            first step and its double with others of these numbers; each run counts as a
+            step. Where a loss is made of what a collective gives, `exchanged` are the
+            shards of each step, `exchanged-regrouped` and `exchanged-doubled` those of
+            the first one with other examples and with each twice, given what the global
+            batch has of the collectives. What else, `scale_exchanged` and `let_meet`
+            say. Empty for a workload of the bench, whose loss is a sum over examples.
         """
         reference = self._reference
         if self._session.program.shards_known:
@@ -85,7 +91,7 @@ class Probes:
             "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
             "doubled": doubled,
             "tripled": self._probe("tripled", thrice, tier),
-            **({} if plain else self._repeat_again(largest, tier)),
+            **({} if plain else self._ask_further(largest, tier)),
             **self._draw_again(
                 largest, {"once": shard, "twice": repeat_examples(shard, 2)}, doubled
             ),
@@ -99,12 +105,13 @@ class Probes:
 
     def _regroup(self, step: int) -> dict[int, Any]:
         batch = self._reference.draw(step)
-        examples = count_batch(batch)
-        seed = (self._reference.scenario.seed, examples)
-        order = np.random.default_rng(seed).permutation(examples)
         # Each shard in the order of the batch: a program may rely on ids that rise.
-        parts = self._cut(step, order)
+        parts = self._cut(step, self._shuffle(np.arange(count_batch(batch))))
         return {r: take_examples(batch, np.sort(part)) for r, part in parts.items()}
+
+    def _shuffle(self, rows: Rows) -> Rows:
+        seed = (self._reference.scenario.seed, len(rows))
+        return np.random.default_rng(seed).permutation(rows)
 
     def _list_repeated(
         self, times: int, wanted: Collection[tuple[int, int]] | None = None
@@ -123,10 +130,43 @@ class Probes:
                 if wanted is None or (step, replica) in wanted
             }
 
-    def _repeat_again(self, largest: int, tier: Tier) -> Mapping[str, Trace]:
-        """What proves terms of two kinds in a shard that is no sum and no mean."""
+    def _ask_further(self, largest: int, tier: Tier) -> Mapping[str, Trace]:
+        """What proves terms of two kinds in a shard that is no sum and no mean.
+
+        Or that it is led by the number of its examples alone.
+        """
         shards = self._list_repeated(4, {(0, largest)})
-        return {"quadrupled": self._probe("quadrupled", shards, tier)}
+        return {
+            "quadrupled": self._probe("quadrupled", shards, tier),
+            **self._swap(largest, tier),
+        }
+
+    def _swap(self, largest: int, tier: Tier) -> Mapping[str, Trace]:
+        """The largest shard with some of its examples changed for others'.
+
+        Of uneven shards a deal changes also how many examples come with each one. This
+        changes only which: examples that count each by itself make the same difference
+        whatever others are there.
+        """
+        batch = self._reference.draw(0)
+        own = self._cut(0, np.arange(count_batch(batch)))[largest]
+        rest = np.setdiff1d(np.arange(count_batch(batch)), own)
+        if len(set(self._reference.shards)) == 1 or len(own) < 2 or not len(rest):
+            return {}
+        # A few others may come twice: the more changes, the more there is to see.
+        size = min(len(own) // 2, len(rest))
+        mine, others = self._shuffle(own), self._shuffle(rest)
+        first = (mine[:size], others[:size])
+        last = (mine[-size:], others[-size:])
+        shards = {
+            "swapped-first": _swap_rows(own, first),
+            "swapped-last": _swap_rows(own, last),
+            "swapped-both": _swap_rows(own, first, last),
+        }
+        return {
+            name: self._probe(name, [{largest: take_examples(batch, rows)}], tier)
+            for name, rows in shards.items()
+        }
 
     def _find_odd(
         self, doubled: Trace, plain: Collection[float]
@@ -267,6 +307,13 @@ class Probes:
 def repeat_examples(shard: Any, times: int) -> Any:
     """A shard with every example so many times."""
     return tf.nest.map_structure(lambda rows: repeat_rows(rows, times), shard)
+
+
+def _swap_rows(own: Rows, *swaps: tuple[Rows, Rows]) -> Rows:
+    """The numbers of a shard's examples, with some that go and others that come."""
+    for gone, come in swaps:
+        own = np.concatenate([np.setdiff1d(own, gone), come])
+    return np.sort(own)
 
 
 def _changes(values: Mapping[TraceKey, Value]) -> bool:
