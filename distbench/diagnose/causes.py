@@ -9,15 +9,12 @@ from itertools import chain
 from distbench.codes import CODES
 from distbench.compare.leading import find_counts
 from distbench.compare.pair import Pair
-from distbench.diagnose.addends import describe_untouched
-from distbench.diagnose.astray import describe_astray
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context
 from distbench.diagnose.drift import name_apart, name_drift, name_sums_apart
 from distbench.diagnose.exchange import describe_exchange
 from distbench.diagnose.explain import Explained, explain_all
 from distbench.diagnose.hypotheses.followed import leave_out_followers
-from distbench.diagnose.hypotheses.missed import describe_places
 from distbench.diagnose.hypotheses.register import (
     list_apart,
     list_hypotheses,
@@ -27,11 +24,9 @@ from distbench.diagnose.hypotheses.register import (
 from distbench.diagnose.hypotheses.statistics import leave_out_steered
 from distbench.diagnose.hypotheses.steered import part_by_state
 from distbench.diagnose.infinite import part_infinite, part_uneven
-from distbench.diagnose.own_shard import describe_alone
-from distbench.diagnose.rank import ALL, LEAST, Ranked, find_best
+from distbench.diagnose.rank import ALL, Ranked, find_best
 from distbench.diagnose.shown_sums import read_sums
-from distbench.split import tell_split
-from distbench.trace import COMPUTED
+from distbench.diagnose.unexplained import leave_unexplained
 
 _TOLD_APART = 3
 """So many variables are told apart in one finding."""
@@ -122,7 +117,7 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
         causes = tuple(cause for part in parts for cause in explain_cases(part))
         return _fold_slots(context, causes) if context.phase == "slot" else causes
     if describe_constraint(context):
-        return (_leave_unexplained(context, best),)
+        return (leave_unexplained(context, best),)
     found = []
     for part in part_by_state(context):
         best = _find_best(part)
@@ -132,7 +127,7 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
             else _explain_start(part)
             or name_drift(part)
             or name_apart(part)
-            or _leave_unexplained(part, best)
+            or leave_unexplained(part, best)
         )
         found.append(explained)
     causes = _join_alike(found)
@@ -266,35 +261,6 @@ def _adopt(context: Context, best: Ranked) -> Explained:
         ratio=cause.ratio,
         advice=cause.advice,
     )
-
-
-def _leave_unexplained(context: Context, best: Ranked | None) -> Explained:
-    nearest = ""
-    if best is not None and best.confidence >= LEAST:
-        nearest = (
-            f"; nearest is {best.hypothesis.code}, which explains "
-            f"{best.confidence:.0%} of it"
-        )
-    places, advice = describe_places(context)
-    astray = describe_astray(context)
-    told = (
-        "; ".join(filter(None, (places, astray)))
-        if places
-        else describe_constraint(context)
-        or astray
-        or describe_alone(context)
-        or describe_exchange(context)
-        or describe_untouched(context)
-    )
-    words = told or f"no known cause explains what is wrong{nearest}"
-    if context.phase in COMPUTED and context.is_uneven:
-        sizes = ", ".join(map(str, context.shards))
-        words += (
-            f". Shards have {sizes} examples here; if the program needs even ones, "
-            f"check it with {tell_split(context.shards)}"
-        )
-    left = explain_all(context, "unexplained", words, confidence=0.0)
-    return replace(left, advice=advice)
 
 
 def _join_alike(causes: Sequence[Explained]) -> tuple[Explained, ...]:

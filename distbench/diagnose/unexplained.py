@@ -1,0 +1,63 @@
+"""What is said of wrong values that no cause explains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from distbench.diagnose.addends import describe_untouched
+from distbench.diagnose.astray import describe_astray
+from distbench.diagnose.constraint import describe_constraint
+from distbench.diagnose.context import Context
+from distbench.diagnose.exchange import describe_exchange
+from distbench.diagnose.explain import Explained, explain_all
+from distbench.diagnose.hypotheses.missed import describe_places
+from distbench.diagnose.own_shard import describe_alone
+from distbench.diagnose.rank import LEAST, Ranked
+from distbench.split import tell_split
+from distbench.trace import COMPUTED
+
+_READINGS = (
+    describe_constraint,
+    describe_astray,
+    describe_alone,
+    describe_exchange,
+    describe_untouched,
+)
+"""What is known of values without a cause: the first that has something to say."""
+
+
+def leave_unexplained(context: Context, best: Ranked | None) -> Explained:
+    """All wrong values as unexplained, with what is known of them.
+
+    Args:
+        context: Of the phase.
+        best: The cause that comes nearest.
+    """
+    words, advice = describe_places(context)
+    if words:
+        astray = describe_astray(context)
+        words += f"; {astray}" if astray else ""
+    else:
+        words = next(filter(None, (tell(context) for tell in _READINGS)), "")
+    words = words or f"no known cause explains what is wrong{_tell_nearest(best)}"
+    left = explain_all(
+        context, "unexplained", words + _advise_even(context), confidence=0.0
+    )
+    return replace(left, advice=advice)
+
+
+def _tell_nearest(best: Ranked | None) -> str:
+    if best is None or best.confidence < LEAST:
+        return ""
+    code, share = best.hypothesis.code, best.confidence
+    return f"; nearest is {code}, which explains {share:.0%} of it"
+
+
+def _advise_even(context: Context) -> str:
+    if context.phase not in COMPUTED or not context.is_uneven:
+        return ""
+    sizes = ", ".join(map(str, context.shards))
+    return (
+        f". Shards have {sizes} examples here; if the program needs even ones, "
+        f"check it with {tell_split(context.shards)}"
+    )
