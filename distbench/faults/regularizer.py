@@ -7,6 +7,7 @@ from distbench.samples.lazy import tf
 from distbench.samples.program import BIAS, HEAD, SECOND, PenalisedProgram, WholePenalty
 from distbench.samples.replicas import count_replicas, find_replica
 from distbench.unusual.likelihood import LearnedNoise
+from distbench.unusual.penalties import PenaltyForEachExample
 
 _WHERE = (SECOND, HEAD)
 
@@ -89,3 +90,23 @@ class PenaltyOnSmallVariables(WholePenalty, PenalisedProgram):
 )
 class WholeNormaliser(WholePenalty, LearnedNoise):
     """The logarithm of a trained noise is added in full by every replica."""
+
+
+@fault(
+    "regularizer-not-scaled", "local_gradient", _WHERE, like="tensorflow/models#6195"
+)
+class PenaltyForOwnExamples(PenaltyForEachExample):
+    """It is divided by the number of the own examples, and by nothing else."""
+
+    def share_penalty(self, penalty):
+        return 8 * penalty / tf.cast(self.own, penalty.dtype)
+
+
+@fault(
+    "regularizer-not-scaled", "local_gradient", _WHERE, like="keras-team/keras#19891"
+)
+class SharedPenaltyForOwnExamples(PenaltyForOwnExamples):
+    """It is divided by the number of the own examples, and by N."""
+
+    def share_penalty(self, penalty):
+        return super().share_penalty(penalty) / count_replicas()

@@ -98,6 +98,18 @@ def sum_beside_logarithm(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return loss * float(times), gradient * times
 
 
+def penalty_by_count(batch: Batch, theta: Batch, n: int = 1) -> tuple[float, Batch]:
+    """The sum, and a penalty that is divided by the batch's size, and by replicas."""
+    loss, gradient = sum_squares(batch, theta)
+    share = np.float32(EXAMPLES / len(batch) / n)
+    return loss + float(share * np.sum(theta**4)), gradient + 4 * share * theta**3
+
+
+def penalty_by_count_and_replicas(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The same where there are three of them."""
+    return penalty_by_count(batch, theta, len(SHARDS))
+
+
 def by_statistics(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """The sum, of examples that are divided by the deviation of their batch."""
     scaled = batch.copy()

@@ -15,6 +15,8 @@ from grouped_losses import (
     by_statistics_with_penalty,
     mean_by_statistics,
     mean_squares,
+    penalty_by_count,
+    penalty_by_count_and_replicas,
     statistics_beside_even_share,
     statistics_beside_mean,
     statistics_beside_share,
@@ -81,6 +83,19 @@ def test_what_follows_from_the_number_of_examples_is_held_against_all(
     assert (first.code, first.phase) == (code, "loss"), first.explanation
     if code == "loss-not-scaled":
         assert "N^2 = 9" in first.explanation
+
+
+@pytest.mark.parametrize(
+    ("on_cluster", "times"),
+    [(None, "N^2 = 9 times"), (penalty_by_count_and_replicas, "N = 3 times")],
+)
+def test_a_penalty_by_the_number_of_own_examples_is_none_of_theirs(
+    on_cluster: Compute | None, times: str
+) -> None:
+    simulator = Simulator(penalty_by_count, on_cluster=on_cluster)
+    first = judge(simulator.make_evidence()).findings[0]
+    assert first.code == "regularizer-not-scaled", first.explanation
+    assert times in first.explanation
 
 
 def test_what_is_divided_by_the_number_of_all_passes() -> None:
