@@ -105,7 +105,8 @@ def find_astray(
         before = [p for p in graph.list_parents(name) if graph.is_astray(p)]
         if before and terms[name] is None and _is_undivided_sum(graph, name, before):
             before = []
-        if not before and not graph.is_read(name):
+        is_hidden = any(map(graph.is_infinite, graph.list_parents(name)))
+        if not (before or is_hidden or graph.is_read(name)):
             found[name] = None
         for parent in before:
             if parent not in seen:

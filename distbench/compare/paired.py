@@ -87,6 +87,14 @@ class Paired:
         """
         return name in self._read_ones
 
+    def is_infinite(self, name: str) -> bool:
+        """Whether one device has a value that is not finite.
+
+        That is no measure for replicas, and hides what is wrong before it.
+        """
+        found = self.find(name)
+        return found is not None and not np.all(np.isfinite(found[0]))
+
     def list_parents(self, name: str) -> tuple[str, ...]:
         """The nearest values before one that one device has as well."""
         return self._parents[name]
@@ -94,7 +102,7 @@ class Paired:
     def relate(self, name: str) -> Part | None:
         """Which part of one device's value replicas have.
 
-        None where one device has no such value, or it is not finite.
+        None where one device has no such value, or one that is not finite.
         """
         if name not in self._parts:
             found = self.find(name)
@@ -150,7 +158,8 @@ class Paired:
         for name, made in self.made.items():
             nearest: dict[str, None] = {}
             for parent in made.parents:
-                if parent in found and self.relate(parent) is None:
+                is_lacking = parent in found and self.relate(parent) is None
+                if is_lacking and not self.is_infinite(parent):
                     nearest.update(dict.fromkeys(found[parent]))
                 elif parent in self.made:
                     nearest[parent] = None
@@ -167,7 +176,7 @@ class Paired:
         return frozenset(found)
 
     def _tell(self, name: str, whole: Array, parts: Sequence[Array]) -> Part | None:
-        if not np.all(np.isfinite(whole)):
+        if self.is_infinite(name):
             return None
         near = self.make_near(name, whole, parts)
         if all(near(part, whole) for part in parts):

@@ -338,3 +338,17 @@ def test_what_is_made_of_the_sum_is_right_and_other_steps_are_left_out() -> None
     assert find_astray(inside, 0, {"weight"}) == ()
     (found,) = find_astray(inside, 0, {"weight", "other"})
     assert found.made.place == "model.py:square"
+
+
+def test_behind_what_is_infinite_on_one_device_nothing_is_followed() -> None:
+    """As where a loss overflows: a step is skipped by what nobody can compare."""
+    program = Program()
+    program.give()
+    count = program.compute("count", "Shape", ["rows"], lambda v: np.float32(len(v)))
+    program.compute("huge", "Mul", ["rows", count], lambda v, n: v[0] * n * np.inf)
+    program.compute(
+        "step", "Where", ["huge"], np.size, replica=lambda v: 0 * np.size(v)
+    )
+    program.compute("loss", "Sum", ["rows"], share)
+    inside = program.end("loss", moves={"weight": "step"})
+    assert find_astray(inside, 0, {"weight"}) == ()
