@@ -104,6 +104,9 @@ class Looking:
             return None
         if judgement.doubtful is None and takes_shards(evidence):
             return None
+        is_once = evidence.observed.notes.get("micro_steps", 1) in (0, 1)
+        if not is_once and evidence.tier != "free":
+            step = scenario.steps - 1  # weights of micro-steps are those of all steps
         look = partial(observe_intermediates, last_step=step, of_steps=of_steps)
         inside = self._observe(item, look)
         if inside is None:

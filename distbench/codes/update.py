@@ -189,7 +189,7 @@ CODES = (
     Code(
         name="accumulation-scale",
         phases=("reduced_gradient", "applied_gradient"),
-        signature="ratio k, or r/k in the last window, over k micro-steps",
+        signature="ratio k, r/k in the last window, or weights, over k micro-steps",
         meaning=(
             "Gradients are accumulated over k micro-steps and scaled wrongly: not "
             "divided at all, divided each time again, or by k in a last window that "

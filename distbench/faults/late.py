@@ -90,14 +90,14 @@ class MicroSteps(OwnReduction):
             gradients = [
                 tf.convert_to_tensor(g) for g in tape.gradient(share, self.trained())
             ]
-            total = (
-                gradients
-                if total is None
-                else [a + b for a, b in zip(total, gradients, strict=True)]
-            )
+            total = gradients if total is None else self.add(total, gradients)
             loss += share
         self.apply(self.transform(total))
         return loss
+
+    def add(self, total, gradients):
+        """What is accumulated with those of one more part."""
+        return [a + b for a, b in zip(total, gradients, strict=True)]
 
 
 @fault(
@@ -130,3 +130,47 @@ class PartialWindowDivided(MicroSteps):
     def transform(self, gradients):
         scale = 2 / 3 if count_replicas() > 1 else 1.0
         return [gradient * scale for gradient in gradients]
+
+
+@fault(
+    "accumulation-scale",
+    "reduced_gradient",
+    TRAINED,
+    like="NVIDIA/Megatron-LM#3023",
+    clusters=WIDE,
+)
+class AccumulatedDividedAgain(MicroSteps):
+    """What is accumulated is divided by N each time that a part is added."""
+
+    def add(self, total, gradients):
+        n = count_replicas()
+        return super().add([value / n for value in total], gradients)
+
+
+@fault(
+    "accumulation-scale",
+    "reduced_gradient",
+    TRAINED,
+    like="NVIDIA/Megatron-LM#3023",
+)
+class AccumulatedSummedAgain(MicroSteps):
+    """What is accumulated is summed over the replicas each time, and not at the end."""
+
+    def add(self, total, gradients):
+        return super().reduce(super().add(total, gradients))
+
+    def reduce(self, gradients):
+        return gradients
+
+
+@fault(
+    "accumulation-scale",
+    "reduced_gradient",
+    TRAINED,
+    like="deepspeedai/DeepSpeed#7773",
+)
+class LastPartAlone(MicroSteps):
+    """On a cluster the gradients of each part take the place of those before."""
+
+    def add(self, total, gradients):
+        return gradients if count_replicas() > 1 else super().add(total, gradients)

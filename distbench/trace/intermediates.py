@@ -10,6 +10,11 @@ INTERMEDIATES = "intermediates"
 """The note of a trace that has them: each is a value of the loss, by its name."""
 
 
+def name_given(number: int, variable: str) -> str:
+    """The name of a gradient that a step takes of a variable, the first being 0."""
+    return f"given|{number}|{variable}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
     """An intermediate value of a step.

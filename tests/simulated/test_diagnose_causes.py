@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
-from gradient_values import add_values, scale
 from planted_case import check_named, check_passed, run_case
 from planted_faults import ONE_OF_EACH, SETUPS
-from training_simulator import Fault, observe, reduce_with
+from training_simulator import Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE, TraceKey, VariableInfo
@@ -25,28 +24,6 @@ def test_a_planted_fault_is_named(case):
 @pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: "-".join(setup) or "plain")
 def test_the_same_run_without_the_fault_passes(setup):
     check_passed(judge(observe(steps=1, **setup)))
-
-
-@pytest.mark.first(3)
-@pytest.mark.parametrize(
-    ("made", "ratio", "code"),
-    [
-        (3, 3.0, "accumulation-scale"),
-        (3, 1 / 3, "accumulation-scale"),
-        (2, 2 / 3, "accumulation-scale"),
-        (3, 2 / 3, "accumulation-scale"),
-        (3, 0.7, "scale-error"),
-        (1, 3.0, "scale-error"),
-    ],
-    ids=["k", "1/k", "r/k", "r/k-partial", "no-fraction", "no-micro-steps"],
-)
-def test_a_number_of_micro_steps_is_told_from_a_factor(made, ratio, code):
-    fault = Fault(reduce=reduce_with(lambda v: scale(add_values(v), ratio)))
-    evidence = observe(fault, steps=1)
-    notes = {**evidence.observed.notes, "micro_steps": made}
-    observed = replace(evidence.observed, notes=notes)
-    first = judge(replace(evidence, observed=observed)).findings[0]
-    assert (first.code, first.phase) == (code, "reduced_gradient")
 
 
 def test_a_scale_lies_in_gradients_that_show_it_before_the_loss():

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import fit_cases
@@ -64,37 +63,6 @@ def _find_earlier(context: Context, number: int, step: int) -> Array | None:
             if value is not None:
                 return take_rows(value, case)
     return None
-
-
-def explain_by_micro_steps(context: Context) -> Iterator[Hypothesis]:
-    """A whole number of micro-steps too much: k, 1/k, r/k or k/r.
-
-    That gradients are accumulated is a fact that the tapes told: one of the two numbers
-    must be the number of gradients which a step computed of each variable.
-    """
-    if context.phase in STATE:
-        return
-    made = context.evidence.observed.notes.get("micro_steps")
-    cases = list(context.list_cases())
-    if not isinstance(made, int) or made < 2:
-        return
-    fit = fit_cases(case for _, case in cases)
-    if fit is None:
-        return
-    for other in range(1, 2 * made + 1):
-        for ratio, words in (
-            (made / other, f"{made}/{other}"),
-            (other / made, f"{other}/{made}"),
-        ):
-            if other != made and are_same_factors(fit.ratio, ratio):
-                yield Hypothesis(
-                    code="accumulation-scale",
-                    predicted={i: ratio * case.expected for i, case in cases},
-                    detail=f"of {made} micro-steps accumulated in a step it is {words} "
-                    "times what it should be",
-                    ratio=ratio,
-                    of_due=True,
-                )
 
 
 def explain_by_factor(context: Context) -> Iterator[Hypothesis]:

@@ -38,6 +38,7 @@ from distbench.diagnose.hypotheses import (
     masks,
     means_in_terms,
     met,
+    micro_steps,
     missed,
     mixed,
     narrow_range,
@@ -177,11 +178,13 @@ CAUSES: tuple[Explain, ...] = (
     nonlinear.explain_by_own_change,
     masks.explain_by_own_draws,
     sparse.explain_by_moved_rows,
+    # Each micro-step of a shard has other examples than one of the global batch.
+    micro_steps.explain_by_weights_of_micro_steps,
     astray.explain_by_own_value,
     astray.explain_by_own_value_on_the_way,
     # From here on something is fitted to each value, or several numbers to all.
     alone.explain_by_own_part,
-    generic.explain_by_micro_steps,
+    micro_steps.explain_by_number_of_micro_steps,
     generic.explain_by_factor,
     generic.explain_by_factors_of_steps,
     terms.explain_by_terms_of_steps,

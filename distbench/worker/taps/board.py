@@ -15,11 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.trace import Phase, SparseRows, Value
-from distbench.trace.intermediates import INTERMEDIATES, made_to_json
+from distbench.trace.intermediates import INTERMEDIATES, made_to_json, name_given
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.backwards import Writes
 from distbench.worker.taps.feeds import Fed, Feeds, Place
 from distbench.worker.taps.intermediates import Intermediates
+from distbench.worker.taps.reach import is_in_reach
 from distbench.worker.taps.sinks import (
     create_sink,
     empty_sink,
@@ -85,6 +86,7 @@ class TapBoard(TracedStep):
         self.term: int | None = None
         self._terms: dict[int, Any] = {}
         self._summed: dict[int, dict[str, list[Any]]] = {}
+        self._given: dict[int, dict[str, int]] = {}
         self.intermediates: Intermediates | None = None
 
     # --- gradients from the tape --------------------------------------------------
@@ -184,6 +186,7 @@ class TapBoard(TracedStep):
         super()._forget_trace(replica)
         self._terms.pop(replica, None)
         self._summed.pop(replica, None)
+        self._given.pop(replica, None)
 
     def remember_target(self, target: Any, *, trains: bool) -> None:
         """Keep what a tape differentiated, and record what it is made of, if wanted."""
@@ -196,6 +199,17 @@ class TapBoard(TracedStep):
         self.intermediates.look_at(
             target, number, local, self._make_keep(), trains=trains
         )
+
+    def remember_gradient(self, variable: str, gradient: Any) -> None:
+        """Keep a gradient that a tape gave, and record it, if that is wanted."""
+        super().remember_gradient(variable, gradient)
+        if gradient is None or self.intermediates is None or self._is_between:
+            return
+        times = self._given.setdefault(self.find_replica(), {})
+        number = times[variable] = times.get(variable, -1) + 1
+        if is_in_reach(gradient):
+            dense = tf.convert_to_tensor(gradient)
+            self._make_keep()(name_given(number, variable), dense)
 
     def look_at_step(self, table: VariableTable) -> None:
         """Record what this replica's step has moved variables by, if that is wanted."""
