@@ -16,6 +16,8 @@ _NEAR = 1e-3
 """What a slot's change may differ by from its rule, as a share of it."""
 _ENOUGH = 3
 """Numbers of a slot, over all steps, that a rule with two weights must explain."""
+_OF_BASE = 2
+"""So many of them must be made of an old value that is not 0: one has any weight."""
 
 
 def name_owners(evidence: Evidence) -> Evidence:
@@ -100,6 +102,8 @@ def _measure_rest(evidence: Evidence, slot: VariableInfo, path: str) -> float:
     base = np.concatenate([arrays[0] for arrays in steps])
     gradient = np.concatenate([arrays[1] for arrays in steps])
     size = measure_norm(after - base)
+    if np.count_nonzero(base) < _OF_BASE:
+        return float("inf")
     if not size or not _NEAR * size < _fit_rest([base], after) < np.inf:
         return float("inf")
     return min(_fit_rest([base, fed], after) for fed in (gradient, gradient**2)) / size

@@ -6,11 +6,15 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import FIRST, HEAD, SECOND, TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.collecting import (
+    AppliedEverySecondStep as _AppliedEverySecondStep,
+)
 from distbench.unusual.collecting import CollectedBySums as _CollectedBySums
 from distbench.unusual.collecting import CollectedForTwoSteps as _CollectedForTwoSteps
 from distbench.unusual.collecting import SentInRankOne as _SentInRankOne
 
 _COLLECTED = tuple(f"collected{place}" for place in range(len(TRAINED)))
+_KEPT = tuple(f"kept{place}" for place in range(len(TRAINED)))
 
 
 @fault(
@@ -78,3 +82,13 @@ class RowsOfRankOneAveraged(_SentInRankOne):
 
     def join(self, row):
         return all_reduce("mean", row)
+
+
+@fault(
+    "double-reduction", "variable", (*_KEPT, *TRAINED), like="keras-team/keras#19308"
+)
+class KeptSumsAreSummedAgain(_AppliedEverySecondStep):
+    """What is kept for the second step is summed over the replicas twice."""
+
+    def reduce(self, gradient):
+        return super().reduce(super().reduce(gradient))

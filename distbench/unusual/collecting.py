@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import OwnReduction
+from distbench.samples.program import ByHand, OwnReduction
 from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.program import unusual
 
@@ -68,6 +68,37 @@ class CollectedForTwoSteps(CollectedBySums):
     def clears(self, is_due):
         """Whether the accumulators are cleared."""
         return is_due
+
+
+@unusual()
+class AppliedEverySecondStep(ByHand):
+    """Sums are kept in variables, and every second step descends by both of them."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        mean = tf.VariableAggregation.MEAN
+        self.taken = tf.Variable(0.0, name="taken", trainable=False, aggregation=mean)
+        self.kept = [
+            tf.Variable(
+                tf.zeros(variable.shape, variable.dtype),
+                name=f"kept{place}",
+                trainable=False,
+                aggregation=mean,
+            )
+            for place, variable in enumerate(self.trained())
+        ]
+
+    def variables(self):
+        return [*self.trained(), *self.kept, self.taken]
+
+    def apply(self, gradients):
+        self.taken.assign(self.taken + 1)
+        is_due = tf.cast(tf.equal(self.taken % 2, 0), tf.float32)
+        trained = zip(gradients, self.trained(), self.kept, strict=True)
+        for gradient, variable, kept in trained:
+            total = kept + self.reduce(tf.convert_to_tensor(gradient))
+            variable.assign(variable - self.rate * is_due * total)
+            kept.assign((1 - is_due) * total)
 
 
 @unusual()
