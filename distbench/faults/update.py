@@ -293,12 +293,12 @@ class NoiseOfItsOwn(ByHand):
     "variable",
     ("kernel", "bias"),
     like="tensorflow/tensorflow#58433",
-    clusters=("mirrored:2", "mirrored:3"),
+    clusters=("mirrored:2", "mirrored:3", "mwms:2"),
     workload="linear",
 )
 @keras3_optimizer("SGD", 0.05)
 class LangevinNoise:
-    """Noise joins the step, and every copy in a process draws its own."""
+    """Noise joins the step, and every copy draws its own."""
 
     def update_step(self, gradient, variable, learning_rate):
         super().update_step(gradient, variable, learning_rate)

@@ -17,6 +17,7 @@ from distbench.trace.naming import pair_names
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.traced import note_traced
+from distbench.worker.process.chance import trace_apart
 from distbench.worker.state.carried import list_carried
 from distbench.worker.stepping.injected import FaultySteps
 from distbench.worker.stepping.session import Session
@@ -35,6 +36,7 @@ class TrainingJobs:
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._seed = 0
         self._session: Session | None = None
         self._prepared: tuple[Session, Step, Sizes] | None = None
         self._traced: Mapping[str, object] = {}
@@ -59,6 +61,7 @@ class TrainingJobs:
     def prepare(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Build the subject on the cluster and trace its first step."""
         scenario = scenario_from_json(payload["scenario"])
+        self._seed = scenario.seed
         session = self._session or self._task.make_session(payload, scenario)
         self._task.take_data(session, payload, scenario)
         with session.guard("data"):
@@ -78,7 +81,8 @@ class TrainingJobs:
         shards = list(sizes.cut(0, batch))
         session.rehearse(shards)
         trained = session.make_step()
-        graph = session.prepare(trained, shards)
+        with trace_apart(scenario.seed, session.first_replica):
+            graph = session.prepare(trained, shards)
         self._traced = note_traced(session, graph)
         self._carried = list_carried(graph, session.table)
         for step in range(late):
@@ -177,7 +181,8 @@ class TrainingJobs:
         with session.guard("data"):
             batch = session.program.data(step)
         session.begin_step(step)
-        session.run(trained, list(sizes.cut(step, batch)))
+        with trace_apart(self._seed, session.first_replica):
+            session.run(trained, list(sizes.cut(step, batch)))
         for replica in session.handed.take_spoilt():
             self._spoilt.setdefault(replica, []).append(step)
         session.collect_taps(step, values)

@@ -56,6 +56,34 @@ def draw_apart(seed: int, number: int) -> Iterator[None]:
 
 
 @contextmanager
+def trace_apart(seed: int, number: int) -> Iterator[None]:
+    """Inside, ops without a seed draw otherwise in each process than in the first.
+
+    So they do where nobody has set the global one. What draws between two steps is left
+    alone, as what makes their batches, of which all processes must make the same ones.
+
+    Args:
+        seed: What the bench gave to `seed_chance`.
+        number: Of the process.
+    """
+    if number == 0 or context.global_seed() != seed:
+        yield
+        return
+    get_seed = random_seed.get_seed
+
+    def get_own_seed(op_seed: int | None) -> tuple[Any, Any]:
+        first, second = get_seed(op_seed)
+        is_own = op_seed is None and first == seed
+        return (seed + number * _APART if is_own else first), second
+
+    random_seed.get_seed = get_own_seed
+    try:
+        yield
+    finally:
+        random_seed.get_seed = get_seed
+
+
+@contextmanager
 def draw_apart_by_worker(seed: int) -> Iterator[None]:
     """Inside, the data sets of a coordinator draw otherwise on each of its workers.
 
