@@ -67,14 +67,16 @@ CODES = (
         meaning=(
             "Slices of different replicas are combined as if their indices were equal, "
             "so values land in rows that they do not belong to, or rows are left out. "
+            "Values that are gathered or sorted apart from their indices lie in rows "
+            "of other slices too. "
             "Or the sum is right and has another form than on one device, as where it "
             "is dense on a cluster alone: a rule that moves the rows that it is given "
             "then moves others, by a momentum say."
         ),
         mathematics=(
             "expected: the slices of all replicas, each with its own index\n"
-            "observed: Σ_r values_r with the indices of one replica,\n"
-            "or in a slot f(0) in rows that no replica looked up"
+            "observed: Σ_r values_r with one replica's indices, or Σ_k value_k at\n"
+            "index_π(k), π an order; or in a slot f(0) in rows that nobody looked up"
         ),
         wrong=(
             "values = context.all_reduce(tf.distribute.ReduceOp.SUM, grad.values)\n"

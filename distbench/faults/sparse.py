@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import ROWS, TABLE, WIDTH, OwnReduction
+from distbench.samples.program import ROWS, TABLE, WIDTH
 from distbench.samples.replicas import (
     all_reduce,
     count_replicas,
@@ -12,22 +12,9 @@ from distbench.samples.replicas import (
     gather,
     is_last,
 )
-from distbench.samples.slices import add_up_rows
+from distbench.samples.rows import OwnSparseReduction
 
 _PHASE = "reduced_gradient"
-
-
-class OwnSparseReduction(OwnReduction):
-    """Dense gradients are summed; the table's are gathered row by row."""
-
-    def reduce(self, gradients):
-        sparse, *dense = gradients
-        return [self.reduce_rows(sparse), *all_reduce("sum", dense)]
-
-    def add_repeated(self, slices):
-        """The replica's own repeated rows added up: row numbers and values."""
-        total = add_up_rows(slices)
-        return total.indices, total.values
 
 
 @fault(

@@ -94,6 +94,12 @@ def gather(value: Any) -> Any:
     return tf.distribute.get_replica_context().all_gather(value, axis=0)
 
 
+def gather_each(value: Any) -> list[Any]:
+    """The value of each replica; they may differ in length."""
+    counts = gather(tf.shape(value)[:1])
+    return list(tf.split(gather(value), counts, num=count_replicas()))
+
+
 def change_joined(tensors: Sequence[Any], change: Callable[[Any], Any]) -> list[Any]:
     """Tensors that lie in one buffer while it is changed, and are cut out of it again.
 

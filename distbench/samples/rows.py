@@ -7,8 +7,8 @@ from typing import Any
 
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import OwnRule
-from distbench.samples.program import Program
-from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.program import OwnReduction, Program
+from distbench.samples.replicas import all_reduce, count_replicas, gather
 from distbench.samples.slices import add_up_rows
 
 
@@ -24,6 +24,26 @@ class AddedUpBefore:
 
     def _transform_unaggregated_gradients(self, grads_and_vars: Any) -> Any:
         return [(add_up_rows(g), v) for g, v in grads_and_vars]
+
+
+class OwnSparseReduction(OwnReduction):
+    """Dense gradients are summed; the table's are gathered row by row."""
+
+    def reduce(self, gradients: list[Any]) -> list[Any]:
+        """Sum over the replicas."""
+        sparse, *dense = gradients
+        return [self.reduce_rows(sparse), *all_reduce("sum", dense)]
+
+    def reduce_rows(self, slices: Any) -> Any:
+        """The table's gradient of all replicas."""
+        return tf.IndexedSlices(
+            gather(slices.values), gather(slices.indices), slices.dense_shape
+        )
+
+    def add_repeated(self, slices: Any) -> tuple[Any, Any]:
+        """The replica's own repeated rows added up: row numbers and values."""
+        total = add_up_rows(slices)
+        return total.indices, total.values
 
 
 class DenseOnACluster:

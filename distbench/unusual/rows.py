@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
+from distbench.samples.replicas import gather, gather_each
 from distbench.samples.rows import (
     AddedUpBefore,
     DenseOnACluster,
     LookedUpOnce,
+    OwnSparseReduction,
     RowCounts,
     RowSquares,
     sum_dense,
@@ -25,6 +27,28 @@ class AddedUpBeforeAdam(AddedUpBefore):
 @unusual()
 class WordsLookedUpOnce(LookedUpOnce):
     """Each replica looks up a word once, so that shared words come N times."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:4"))
+class GatheredLastReplicaFirst(OwnSparseReduction):
+    """Indices and values are gathered last replica first, both of them."""
+
+    def reduce_rows(self, slices):
+        rows = tf.concat(gather_each(slices.indices)[::-1], 0)
+        values = tf.concat(gather_each(slices.values)[::-1], 0)
+        return tf.IndexedSlices(values, rows, slices.dense_shape)
+
+
+@unusual()
+class SortedWithTheirValues(OwnSparseReduction):
+    """Gathered slices are sorted by their rows, indices and values alike."""
+
+    def reduce_rows(self, slices):
+        values, rows = gather(slices.values), gather(slices.indices)
+        order = tf.argsort(rows, stable=True)
+        return tf.IndexedSlices(
+            tf.gather(values, order), tf.gather(rows, order), slices.dense_shape
+        )
 
 
 @unusual(workload="embedding")

@@ -39,6 +39,7 @@ from distbench.diagnose.hypotheses import (
     means_in_terms,
     met,
     micro_steps,
+    mispaired,
     missed,
     mixed,
     narrow_range,
@@ -177,6 +178,7 @@ CAUSES: tuple[Explain, ...] = (
     levels.explain_by_other_unit,
     nonlinear.explain_by_own_change,
     masks.explain_by_own_draws,
+    mispaired.explain_by_mispaired_slices,
     sparse.explain_by_moved_rows,
     # Each micro-step of a shard has other examples than one of the global batch.
     micro_steps.explain_by_weights_of_micro_steps,

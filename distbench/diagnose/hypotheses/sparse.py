@@ -9,14 +9,18 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import (
     Context,
     Hypothesis,
-    find_rounding,
     find_tolerance,
     take_rows,
+)
+from distbench.diagnose.hypotheses.slices import (
+    add_rows,
+    find_slices,
+    gather_rows,
+    pick_slices,
 )
 from distbench.trace import GRADIENTS, WHOLE, SparseRows
 
@@ -32,12 +36,12 @@ def explain_by_rows(context: Context) -> Iterator[Hypothesis]:
         return
     found: dict[tuple[str, str], dict[int, Array]] = {}
     for number, case in context.list_cases():
-        slices = _find_slices(context, case)
+        slices = find_slices(context, case)
         if slices:
             combined = list(_combine_wrongly(slices))
             picked = [("of slices for the same row only one counts", slices)]
             if len(slices) > 1:
-                added = tuple(_add_rows(one) for one in slices)
+                added = tuple(add_rows(one) for one in slices)
                 picked.append(
                     ("of the replicas that have a row only one counts", added)
                 )
@@ -46,7 +50,7 @@ def explain_by_rows(context: Context) -> Iterator[Hypothesis]:
             for code, words, dense in combined:
                 found.setdefault((code, words), {})[number] = take_rows(dense, case)
             for words, parts in picked:
-                one = _pick_slices(parts, case, case.observed)
+                one = pick_slices(parts, case, case.observed)
                 found.setdefault(("sparse-duplicates", words), {})[number] = one
     for (code, words), predicted in found.items():
         yield Hypothesis(code=code, predicted=predicted, detail=words)
@@ -105,54 +109,6 @@ def explain_by_shifted_replica(context: Context) -> Iterator[Hypothesis]:
             )
 
 
-def _find_slices(context: Context, case: Pair) -> tuple[SparseRows, ...]:
-    if context.phase == "local_gradient":
-        # Of what was seen, with each row but once, any of them would be just that.
-        return _find_due(context, case)
-    if context.phase == "applied_gradient":
-        value = context.evidence.observed.get(
-            replace(case.key, phase="reduced_gradient")
-        )
-        if isinstance(value, SparseRows):
-            return (value,)
-    return context.find_slices(case) or _find_picked(context, case)
-
-
-def _find_picked(context: Context, case: Pair) -> tuple[SparseRows, ...]:
-    """The replicas' own slices where one device keeps but one of them for a row."""
-    slices = context.find_own_slices(case)
-    handed = context.find_changed(case)
-    if not handed or len(handed) != len(slices):
-        return ()
-    allowed = find_rounding(case, handed)
-    picks = all(
-        np.all(np.abs(_pick_slices((own,), case, seen) - seen) <= allowed)
-        for own, seen in zip(slices, handed, strict=True)
-    )
-    return slices if picks else ()
-
-
-def _find_due(context: Context, case: Pair) -> tuple[SparseRows, ...]:
-    """What one device computes: of the shards, where they make up the whole batch."""
-    reference = context.evidence.reference
-    whole = reference.get(case.key)
-    if not isinstance(whole, SparseRows):
-        return ()
-    shards = reference.get_replicas(case.key) if case.key.replica == WHOLE else ()
-    sizes = context.get_shards(case)
-    # Each alone is its share of a sum, or a mean of its own.
-    for weights in ([1.0] * len(sizes), [n / max(1, sum(sizes)) for n in sizes]):
-        parts = tuple(
-            replace(shard, values=weight * np.asarray(shard.values, np.float64))
-            for shard, weight in zip(shards, weights, strict=False)
-            if isinstance(shard, SparseRows)
-        )
-        total = np.asarray(sum(part.to_dense() for part in parts))
-        if parts and context.are_near(case, case.expected, take_rows(total, case)):
-            return parts
-    return (whole,)
-
-
 def _combine_wrongly(slices: Sequence[SparseRows]) -> Iterator[Combined]:
     n = len(slices)
     indices = np.concatenate([s.indices for s in slices])
@@ -205,11 +161,6 @@ def _combine_wrongly(slices: Sequence[SparseRows]) -> Iterator[Combined]:
         )
 
 
-def _add_rows(slices: SparseRows) -> SparseRows:
-    rows = np.unique(slices.indices)
-    return replace(slices, indices=rows, values=slices.to_dense()[rows])
-
-
 def _pick_replicas(slices: Sequence[SparseRows]) -> Iterator[Combined]:
     """Every replica adds up its slices; of several replicas with a row one counts."""
     if len(slices) == 1:
@@ -217,27 +168,13 @@ def _pick_replicas(slices: Sequence[SparseRows]) -> Iterator[Combined]:
     for words, order in (("last", slices), ("first", tuple(reversed(slices)))):
         kept = np.zeros(slices[0].shape)
         for one in order:
-            added = _add_rows(one)
+            added = add_rows(one)
             kept[added.indices] = added.values
         yield (
             "sparse-duplicates",
             f"of the replicas that have a row only the {words} one counts",
             kept,
         )
-
-
-def _pick_slices(slices: Sequence[SparseRows], case: Pair, seen: Array) -> Array:
-    """For each row of a case that slice which is nearest to what was seen of it."""
-    indices = np.concatenate([s.indices for s in slices])
-    values = np.concatenate([np.asarray(s.values, np.float64) for s in slices])
-    rows = np.arange(len(seen)) if case.rows is None else case.rows
-    picked = np.zeros_like(seen)
-    for place, row in enumerate(rows):
-        found = values[indices == row]
-        if len(found):
-            rest = np.abs(found - seen[place]).reshape(len(found), -1)
-            picked[place] = found[int(np.argmin(rest.sum(axis=1)))]
-    return picked
 
 
 def _swap_indices(slices: Sequence[SparseRows]) -> Iterator[Combined]:
@@ -275,8 +212,8 @@ def _keep_indices(slices: Sequence[SparseRows], own: int) -> Iterator[Combined]:
         return
     for how, parts in (
         ("slices", slices),
-        ("rows", [_add_rows(s) for s in slices]),
-        ("rows, in the order of their first slices,", [_gather(s) for s in slices]),
+        ("rows", [add_rows(s) for s in slices]),
+        ("rows, in the order of their first slices,", [gather_rows(s) for s in slices]),
     ):
         owner = parts[own]
         longest = max(len(part.indices) for part in parts)
@@ -296,13 +233,6 @@ def _keep_indices(slices: Sequence[SparseRows], own: int) -> Iterator[Combined]:
             )
 
 
-def _gather(slices: SparseRows) -> SparseRows:
-    """Each row once, in the order in which rows come first."""
-    _, first = np.unique(slices.indices, return_index=True)
-    rows = slices.indices[np.sort(first)]
-    return replace(slices, indices=rows, values=slices.to_dense()[rows])
-
-
 def _fit_length(values: Array, count: int) -> Array:
     """The first slices, or all of them and as many of zeros as it takes."""
     fitted = np.zeros((count, *values.shape[1:]))
@@ -317,7 +247,7 @@ def explain_by_moved_rows(context: Context) -> Iterator[Hypothesis]:
         return
     predicted: dict[int, Array] = {}
     for number, case in context.list_cases():
-        if not _find_slices(context, case) or case.observed.ndim < 2:
+        if not find_slices(context, case) or case.observed.ndim < 2:
             continue
         seen = case.observed.reshape(len(case.observed), -1)
         wanted = case.expected.reshape(len(case.expected), -1)

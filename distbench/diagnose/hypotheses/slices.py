@@ -1,0 +1,89 @@
+"""The slices that a sparse gradient is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from distbench.compare.pair import Pair
+from distbench.compare.values import Array
+from distbench.diagnose.context import Context, find_rounding, take_rows
+from distbench.trace import WHOLE, SparseRows
+
+
+def find_slices(context: Context, case: Pair) -> tuple[SparseRows, ...]:
+    """The slices that a wrong gradient is made of, by replica; empty if not known."""
+    if context.phase == "local_gradient":
+        # Of what was seen, with each row but once, any of them would be just that.
+        return _find_due(context, case)
+    if context.phase == "applied_gradient":
+        value = context.evidence.observed.get(
+            replace(case.key, phase="reduced_gradient")
+        )
+        if isinstance(value, SparseRows):
+            return (value,)
+    return context.find_slices(case) or _find_picked(context, case)
+
+
+def _find_picked(context: Context, case: Pair) -> tuple[SparseRows, ...]:
+    """The replicas' own slices where one device keeps but one of them for a row."""
+    slices = context.find_own_slices(case)
+    handed = context.find_changed(case)
+    if not handed or len(handed) != len(slices):
+        return ()
+    allowed = find_rounding(case, handed)
+    picks = all(
+        np.all(np.abs(pick_slices((own,), case, seen) - seen) <= allowed)
+        for own, seen in zip(slices, handed, strict=True)
+    )
+    return slices if picks else ()
+
+
+def _find_due(context: Context, case: Pair) -> tuple[SparseRows, ...]:
+    """What one device computes: of the shards, where they make up the whole batch."""
+    reference = context.evidence.reference
+    whole = reference.get(case.key)
+    if not isinstance(whole, SparseRows):
+        return ()
+    shards = reference.get_replicas(case.key) if case.key.replica == WHOLE else ()
+    sizes = context.get_shards(case)
+    # Each alone is its share of a sum, or a mean of its own.
+    for weights in ([1.0] * len(sizes), [n / max(1, sum(sizes)) for n in sizes]):
+        parts = tuple(
+            replace(shard, values=weight * np.asarray(shard.values, np.float64))
+            for shard, weight in zip(shards, weights, strict=False)
+            if isinstance(shard, SparseRows)
+        )
+        total = np.asarray(sum(part.to_dense() for part in parts))
+        if parts and context.are_near(case, case.expected, take_rows(total, case)):
+            return parts
+    return (whole,)
+
+
+def add_rows(slices: SparseRows) -> SparseRows:
+    """Each row once, in the order of their numbers."""
+    rows = np.unique(slices.indices)
+    return replace(slices, indices=rows, values=slices.to_dense()[rows])
+
+
+def gather_rows(slices: SparseRows) -> SparseRows:
+    """Each row once, in the order in which rows come first."""
+    _, first = np.unique(slices.indices, return_index=True)
+    rows = slices.indices[np.sort(first)]
+    return replace(slices, indices=rows, values=slices.to_dense()[rows])
+
+
+def pick_slices(slices: Sequence[SparseRows], case: Pair, seen: Array) -> Array:
+    """For each row of a case that slice which is nearest to what was seen of it."""
+    indices = np.concatenate([s.indices for s in slices])
+    values = np.concatenate([np.asarray(s.values, np.float64) for s in slices])
+    rows = np.arange(len(seen)) if case.rows is None else case.rows
+    picked = np.zeros_like(seen)
+    for place, row in enumerate(rows):
+        found = values[indices == row]
+        if len(found):
+            rest = np.abs(found - seen[place]).reshape(len(found), -1)
+            picked[place] = found[int(np.argmin(rest.sum(axis=1)))]
+    return picked
