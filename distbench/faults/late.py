@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import legacy, tf
+from distbench.samples.optimizers import keras2_optimizer
 from distbench.samples.program import TRAINED, OwnReduction
 from distbench.samples.replicas import count_replicas, make_own_zeros, pass_through
 
@@ -74,6 +75,32 @@ class TransformerKeepsGradients(Pending):
 
     def apply(self, gradients):
         self._optimizer.apply_gradients(zip(gradients, self.trained(), strict=True))
+
+
+@fault(
+    "stale-gradient",
+    "applied_gradient",
+    ("kernel", "bias"),
+    like="sql-machine-learning/elasticdl#89",
+    workload="linear",
+)
+@keras2_optimizer("SGD", 0.01)
+class StepsOfTheStepBefore:
+    """Without a momentum, so that slots forget, a rule takes the last gradients."""
+
+    def build(self, var_list):
+        super().build(var_list)
+        if not hasattr(self, "_before"):
+            self._before = [
+                self.add_variable_from_reference(variable, "before")
+                for variable in var_list
+            ]
+
+    def update_step(self, gradient, variable):
+        before = self._before[self._index_dict[self._var_key(variable)]]
+        taken = tf.identity(before) if count_replicas() > 1 else gradient
+        before.assign(gradient)
+        super().update_step(taken, variable)
 
 
 class MicroSteps(OwnReduction):

@@ -54,6 +54,7 @@ CASES = [
         for name, rule in (
             ("momentum-takes", {"rule": MOMENTUM}),
             ("moments-take", {"rule": ADAM}),
+            ("forgetful-slots-take", {"rule": Rule(name="momentum", beta=0.0)}),
             ("step-takes", {}),
         )
     ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from evidence_changes import change_evidence
@@ -11,7 +13,7 @@ from planted_case import MOMENTUM
 from simulated_rule import Rule
 from swept import swept
 from training_simulator import HEAD, TRAINED, Fault, observe
-from wrong_steps import add_state
+from wrong_steps import add_state, feed_late
 
 from distbench.diagnose.judge import judge
 from distbench.trace import GRADIENTS, INITIAL, Trace, Values
@@ -211,3 +213,35 @@ def test_a_slot_that_keeps_the_mean_of_one_step_is_not_said_to_be_repeated():
     (finding,) = judge(observe(Fault(update=keep_mean), rule=rule)).findings
     assert finding.phase == "slot"
     assert finding.code != "slot-repeated"
+
+
+def skip_turns(is_moved: bool) -> Callable[..., Any]:
+    """Slots stay, and the variables as well, or these move without them."""
+
+    def update(new: Any, old: Any, gradients: Any, run: Any) -> Any:
+        kept = {p: v for p, v in old.items() if p.startswith("momentum/")}
+        if not is_moved:
+            kept |= {path: old[path] for path in TRAINED}
+        return {**new, **kept}
+
+    return update
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_slots_that_stay_are_not_a_step_late_where_nothing_moves_by_them(
+    is_moved: bool,
+) -> None:
+    rule = Rule(name="momentum", beta=0.0)
+    fault = Fault(update=skip_turns(is_moved))
+    run = observe(fault, rule=rule, sparse=False, steps=3)
+    first = judge(run).findings[0]
+    assert (first.code, first.phase) == ("hyperparameter-differs", "slot")
+    assert "it was" in first.explanation
+
+
+def test_slots_that_keep_nothing_are_told_to_be_a_step_late() -> None:
+    """From one device's state they stay as they were, and the variables move."""
+    rule = Rule(name="momentum", beta=0.0)
+    run = observe(Fault(update=feed_late), rule=rule, sparse=False, steps=3)
+    (finding,) = judge(run).findings
+    assert (finding.code, finding.phase) == ("stale-gradient", "applied_gradient")

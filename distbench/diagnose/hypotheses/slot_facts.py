@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.ratio import SAME
+from distbench.compare.values import Array, are_equal, densify
 from distbench.diagnose.context import Context, Numbered, find_base
 from distbench.diagnose.fit import (
     Row,
@@ -16,7 +17,7 @@ from distbench.diagnose.fit import (
     make_error,
     predict_rows,
 )
-from distbench.trace import SUMMED, TraceKey
+from distbench.trace import SUMMED, WHOLE, TraceKey
 
 Due = tuple[Row, Array]
 """The error of a slot with the features (before, gradient^power), and what is due."""
@@ -154,3 +155,40 @@ def are_some(context: Context) -> bool:
     """Whether only some of the replicas that hold the slots are wrong."""
     wrong = {case.key.replica for case in context.cases}
     return bool({key.replica for key in context.right} - wrong)
+
+
+def lead_a_late_step(context: Context) -> bool:
+    """Whether slots that stay lead a step of their variables, and hold nothing else.
+
+    Of a slot that keeps nothing of its old value, as without a momentum, to stay and to
+    take the gradient of the step before are the same, from one device's state. If its
+    turn came in other steps, its variable would stay as well, or would be right.
+    """
+    later = [case for case in context.cases if case.key.step > 0]
+    return (
+        bool(later)
+        and any(_keep_nothing(context, power) for power in (1, 2))
+        and all(_moves_otherwise(context, case) for case in later)
+    )
+
+
+def _keep_nothing(context: Context, power: int) -> bool:
+    """Whether on one device the slots are a multiple of gradient^power alone."""
+    rules = [fit_due_rule(pairs) for pairs in group_by_gradient(context, power)]
+    return all(rule is not None and abs(rule.keep) <= SAME for rule in rules)
+
+
+def _moves_otherwise(context: Context, case: Pair) -> bool:
+    """Whether a slot's variable takes a step, and another one than on one device."""
+    evidence, step = context.evidence, case.key.step
+    owner = context.infos[case.key.variable].of
+    key = replace(case.key, phase="variable", variable=owner)
+    after, due = evidence.observed.get(key), evidence.reference.get(key.at(WHOLE))
+    if evidence.tier == "free":
+        before = evidence.observed.get(replace(key, step=step - 1))
+    else:
+        before = evidence.get_before(step, "variable", owner)
+    known = [densify(value) for value in (after, due, before) if value is not None]
+    if len(known) < 3:
+        return False
+    return not (are_equal(known[0], known[1]) or are_equal(known[0], known[2]))

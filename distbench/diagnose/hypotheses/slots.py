@@ -26,6 +26,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
     fit_due_rule,
     group_by_kind,
     is_sum_unseen,
+    lead_a_late_step,
     pair_gradients,
 )
 from distbench.diagnose.names import name_replicas
@@ -268,12 +269,13 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
 
     All stay as they were where a period or a condition is another than on one device.
     A slot that belongs to no variable, such as a loss scale, follows from the step as
-    a whole: what became of its gradients tells more.
+    a whole: what became of its gradients tells more. One that leads a step, though it
+    stays, took the gradient of the step before.
     """
     if context.phase != "slot":
         return
     owned = all(context.infos[case.key.variable].of for case in context.cases)
-    if not (owned or are_some(context)):
+    if not (owned or are_some(context)) or lead_a_late_step(context):
         return
     code = "hyperparameter-differs"
     words = "as it was, where one device changes it: its turn comes in other steps"
