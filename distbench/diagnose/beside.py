@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import are_equal, densify
+from distbench.diagnose.kept_late import list_keepers
 from distbench.evidence import Evidence
 from distbench.trace import STATE
 from distbench.verdict import Finding
@@ -16,7 +17,8 @@ def goes_before(
 
     So it is of an accumulator from which a program takes the gradient that it hands
     over: a right gradient in place of that one changes no bit of it, and it is wrong by
-    the same factor, or by one of the two that make it up.
+    the same factor, or by one of the two that make it up. State that keeps the gradient
+    for a later step lies before it as well.
 
     Args:
         found: Of the corrected run.
@@ -24,7 +26,10 @@ def goes_before(
         corrected: What the cluster left with the right value put in.
         seen: What it left before.
     """
-    return _is_untouched(found, corrected, seen) and _has_same_factor(first, found)
+    if not _is_untouched(found, corrected, seen):
+        return False
+    keeps = set(found.variables) <= list_keepers(seen, [first])
+    return keeps or _has_same_factor(first, found)
 
 
 def _is_untouched(found: Finding, corrected: Evidence, seen: Evidence) -> bool:

@@ -8,6 +8,7 @@ from distbench.compare.pair import OF_COPIES
 from distbench.diagnose.between_steps import put_begun_first
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.in_turn import leave_out_led_losses
+from distbench.diagnose.kept_late import leave_out_keepers
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.multiplied import move_multiplied
@@ -43,9 +44,10 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         root = "reduced_gradient"
     findings += explain_root(evidence, chain, by_phase["loss"], by_phase[root], root)
     for phase in PHASES[1:]:
-        if phase != root and by_phase[phase]:
-            context = make_context(evidence, chain, phase, by_phase[phase])
-            findings += report_causes(context, explain_cases(context), by_phase[phase])
+        links = leave_out_keepers(evidence, findings, by_phase[phase])
+        if phase != root and links:
+            context = make_context(evidence, chain, phase, links)
+            findings += report_causes(context, explain_cases(context), links)
     findings = _leave_out_told(findings)
     findings = _leave_out_collected(evidence, findings)
     findings = tell_own_copies(evidence, later, findings)

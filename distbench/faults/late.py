@@ -79,6 +79,44 @@ class TransformerKeepsGradients(Pending):
 
 @fault(
     "stale-gradient",
+    "reduced_gradient",
+    ("kernel", "bias"),
+    like="sql-machine-learning/elasticdl#89",
+    workload="linear",
+)
+@keras2_optimizer("SGD", 0.01)
+class SumsOfTheStepBefore:
+    """On a cluster alone an optimizer keeps each sum, and takes the last step's one."""
+
+    _kept = None
+
+    def apply_gradients(
+        self, grads_and_vars, name=None, skip_gradients_aggregation=False, **options
+    ):
+        pairs = list(grads_and_vars)
+        if self._kept is None:
+            with tf.init_scope():
+                self._kept = [
+                    tf.Variable(
+                        tf.zeros(variable.shape),
+                        trainable=False,
+                        aggregation=tf.VariableAggregation.MEAN,
+                    )
+                    for _, variable in pairs
+                ]
+        if not skip_gradients_aggregation:
+            pairs = self.aggregate_gradients(pairs)
+        if count_replicas() > 1:
+            sums = [gradient for gradient, _ in pairs]
+            late = pass_through([self._kept], sums)
+            pairs = list(zip(late, (variable for _, variable in pairs), strict=True))
+        return super().apply_gradients(
+            pairs, name=name, skip_gradients_aggregation=True, **options
+        )
+
+
+@fault(
+    "stale-gradient",
     "applied_gradient",
     ("kernel", "bias"),
     like="sql-machine-learning/elasticdl#89",

@@ -1,0 +1,36 @@
+"""What is handed on in place of a gradient that state keeps for a later step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from distbench.compare.values import Array
+from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.keepers import find_held, find_keepers
+from distbench.trace import SUMMED
+
+
+def explain_by_keeping(context: Context) -> Iterator[Hypothesis]:
+    """What state held before the step, which keeps what is due after it.
+
+    It holds the gradient of the step before, or nothing where each step starts from the
+    state of one device, which keeps none.
+    """
+    if context.phase not in SUMMED:
+        return
+    keepers = context.work_out("keepers", lambda: find_keepers(context.evidence))
+    predicted: dict[int, Array] = {}
+    names: dict[str, None] = {}
+    for number, case in context.list_cases():
+        info = keepers.get(case.key.variable)
+        held = None if info is None else find_held(context.evidence, info, case.key)
+        if info is not None and held is not None:
+            predicted[number] = take_rows(held, case)
+            names[info.path] = None
+    if predicted:
+        yield Hypothesis(
+            code="stale-gradient",
+            predicted=predicted,
+            detail=f"it is what '{min(names)}' held before the step, which here, and "
+            "not on one device, keeps the gradient of this step for the next one",
+        )
