@@ -98,7 +98,9 @@ class Events:
     def _read(self, member: Member, on_progress: OnProgress | None) -> None:
         for message in member.channel.receive():
             event = message["event"]
-            if event == "finished":
+            if event == "finished" and member.is_restarting:
+                member.is_restarting = False
+            elif event == "finished":
                 member.result = message["result"]
             elif event == "failed":
                 member.failure = message
@@ -146,5 +148,6 @@ class Events:
             member.channel.close()
             member.channel, member.process = member.restart()
             member.exit = member.eof_at_s = None
+            member.is_restarting = True
             self.selector.register(member.channel, selectors.EVENT_READ, member)
         return self.injurer.takes_death(member.task)

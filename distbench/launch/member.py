@@ -48,6 +48,8 @@ class Member:
         eof_at_s: When its channel ended.
         restart: Starts the task again, and gives it its first job; None where it can
             not be.
+        is_restarting: Whether it was, and has not finished that job again, which is
+            nobody's next one.
     """
 
     task: Task
@@ -64,6 +66,7 @@ class Member:
     exit: ExitStatus | None = None
     eof_at_s: float | None = None
     restart: Callable[[], tuple[BenchChannel, TaskProcess]] | None = None
+    is_restarting: bool = False
 
     @property
     def place(self) -> str:
