@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,9 @@ from tensorflow.python.framework import random_seed
 
 _APART = 7919
 """Between the seeds of two processes: far enough not to meet those of other checks."""
+
+Change = Callable[[Any, Any], Any]
+"""What an op gets for the global part of its seed: of its own seed and that part."""
 
 
 def seed_chance(seed: int) -> None:
@@ -40,18 +43,15 @@ def draw_apart(seed: int, number: int) -> Iterator[None]:
         return
     apart = seed + number * _APART
     seed_chance(apart)
-    get_seed = random_seed.get_seed
 
-    def get_own_seed(op_seed: int | None) -> tuple[Any, Any]:
-        first, second = get_seed(op_seed)
+    def change(op_seed: Any, first: Any) -> Any:
         alike = op_seed is not None and first == apart
-        return (seed if alike else first), second
+        return seed if alike else first
 
-    random_seed.get_seed = get_own_seed
     try:
-        yield
+        with _change_seeds(random_seed, change):
+            yield
     finally:
-        random_seed.get_seed = get_seed
         seed_chance(seed)
 
 
@@ -69,18 +69,13 @@ def trace_apart(seed: int, number: int) -> Iterator[None]:
     if number == 0 or context.global_seed() != seed:
         yield
         return
-    get_seed = random_seed.get_seed
 
-    def get_own_seed(op_seed: int | None) -> tuple[Any, Any]:
-        first, second = get_seed(op_seed)
+    def change(op_seed: Any, first: Any) -> Any:
         is_own = op_seed is None and first == seed
-        return (seed + number * _APART if is_own else first), second
+        return seed + number * _APART if is_own else first
 
-    random_seed.get_seed = get_own_seed
-    try:
+    with _change_seeds(random_seed, change):
         yield
-    finally:
-        random_seed.get_seed = get_seed
 
 
 @contextmanager
@@ -96,18 +91,29 @@ def draw_apart_by_worker(seed: int) -> Iterator[None]:
     if context.global_seed() != seed:
         yield
         return
-    get_seed = data_seed.get_seed
+
+    def change(op_seed: Any, first: Any) -> Any:
+        # Only what the chief traces runs on workers.
+        if op_seed is not None or tf.executing_eagerly():
+            return first
+        worker = tf.distribute.coordinator.experimental_get_current_worker_index()
+        return first + tf.cast(worker, first.dtype) * _APART
+
+    with _change_seeds(data_seed, change):
+        yield
+
+
+@contextmanager
+def _change_seeds(module: Any, change: Change) -> Iterator[None]:
+    """Inside, ops whose seeds a module of TensorFlow gives get others from it."""
+    get_seed = module.get_seed
 
     def get_own_seed(op_seed: Any) -> tuple[Any, Any]:
         first, second = get_seed(op_seed)
-        # Only what the chief traces runs on workers.
-        if op_seed is None and not tf.executing_eagerly():
-            worker = tf.distribute.coordinator.experimental_get_current_worker_index()
-            first += tf.cast(worker, first.dtype) * _APART
-        return first, second
+        return change(op_seed, first), second
 
-    data_seed.get_seed = get_own_seed
+    module.get_seed = get_own_seed
     try:
         yield
     finally:
-        data_seed.get_seed = get_seed
+        module.get_seed = get_seed
