@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from distbench.compare.values import Array, measure_norm
+
+
+def stack_scaled(
+    values: Iterable[tuple[Array, Sequence[Array], float]],
+) -> tuple[Array, Array] | None:
+    """What several arrays are to be made of, and they, as one system of equations.
+
+    Args:
+        values: Each with the arrays that are to make it, of its shape, and the size by
+            which to divide them all, so that every one weighs alike.
+
+    Returns:
+        [numbers, arrays] and [numbers]; None where there is nothing.
+    """
+    columns, targets = [], []
+    for value, parts, size in values:
+        columns.append(np.stack([part.ravel() / size for part in parts], axis=1))
+        targets.append(value.ravel() / size)
+    return (np.concatenate(columns), np.concatenate(targets)) if columns else None
 
 
 def solve_least_squares(

@@ -24,7 +24,7 @@ from distbench.compare.doubled import (
     grows_alike,
     take_gradients,
 )
-from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.least_squares import solve_least_squares, stack_scaled
 from distbench.compare.lost import find_margins, measure_lost, round_apart, widen
 from distbench.compare.noise import Noise
 from distbench.compare.other_terms import has_both_kinds
@@ -325,16 +325,12 @@ def _add(parts: list[Places], weights: list[float]) -> Places:
 
 def _fit(whole: Places, shards: list[Places]) -> list[float] | None:
     """One weight for each shard; None unless there is far more to fit than weights."""
-    columns, targets = [], []
-    for place, array in whole.items():
-        size = measure_size(array)
-        if size > 0:
-            columns.append(np.stack([s[place].ravel() / size for s in shards], axis=1))
-            targets.append(array.ravel() / size)
-    if not columns:
+    stacked = stack_scaled(
+        (array, [shard[place] for shard in shards], size)
+        for place, array in whole.items()
+        if (size := measure_size(array)) > 0
+    )
+    if stacked is None or stacked[0].shape[0] < 4 * stacked[0].shape[1]:
         return None
-    matrix, target = np.concatenate(columns), np.concatenate(targets)
-    if matrix.shape[0] < 4 * matrix.shape[1]:
-        return None
-    weights = solve_least_squares(matrix, target, determined=False)
+    weights = solve_least_squares(*stacked, determined=False)
     return None if weights is None else list(map(float, weights))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.least_squares import solve_least_squares, stack_scaled
 from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, Numbered, take_rows
@@ -106,17 +106,14 @@ def _fit(
 
     One that has nothing of any value, as a part of a batch without examples, has 0.
     """
-    columns, targets = [], []
-    for (number, _), value in zip(cases, values, strict=True):
-        size = max(map(measure_size, (value, *parts[number])), default=0)
-        if size > 0:
-            columns.append(np.stack([p.ravel() for p in parts[number]], axis=1) / size)
-            targets.append(value.ravel() / size)
-    if not columns:
+    stacked = stack_scaled(
+        (value, parts[number], size)
+        for (number, _), value in zip(cases, values, strict=True)
+        if (size := max(map(measure_size, (value, *parts[number])))) > 0
+    )
+    if stacked is None or stacked[0].shape[0] < 2 * stacked[0].shape[1]:
         return None
-    matrix, target = np.concatenate(columns), np.concatenate(targets)
-    if matrix.shape[0] < 2 * matrix.shape[1]:
-        return None
+    matrix, target = stacked
     weights = np.zeros(matrix.shape[1])
     has = np.any(matrix, axis=0)
     found = solve_least_squares(matrix[:, has], target)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
-from distbench.compare.least_squares import find_standard_errors, solve_least_squares
-from distbench.compare.values import Array
+from distbench.compare.least_squares import (
+    find_standard_errors,
+    solve_least_squares,
+    stack_scaled,
+)
+from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context
 
 _LOOKED_AT = 1_000
 """So many numbers, of the first ones, are enough to see that they differ."""
+_LEAST = 1e-300
+"""A size to divide by where all is 0."""
 _TOLD = 10
 """The largest weight has to be at least so many times every standard error."""
 
@@ -41,19 +47,16 @@ def _stack_terms(context: Context) -> tuple[Array, Array] | None:
 
     Every value weighs alike; None where there are too few numbers.
     """
-    columns: list[Array] = []
-    seen: list[Array] = []
-    for _, case in context.list_cases():
-        terms = context.find_terms(case)
-        if terms:
-            scale = max(float(np.max(np.abs(case.expected), initial=0.0)), 1e-300)
-            columns.append(np.stack([t.ravel() for t in terms], axis=1) / scale)
-            seen.append(case.observed.ravel() / scale)
-    if not columns:
+    stacked = stack_scaled(
+        (case.observed, terms, max(measure_size(case.expected), _LEAST))
+        for _, case in context.list_cases()
+        if (terms := context.find_terms(case))
+    )
+    if stacked is None:
         return None
-    matrix = np.concatenate(columns)
+    matrix, _ = stacked
     # Replicas that have the same sum tell it once.
     different = np.unique(matrix[np.any(matrix != 0, axis=1)][:_LOOKED_AT], axis=0)
     if different.shape[0] < 2 * matrix.shape[1]:
         return None
-    return matrix, np.concatenate(seen)
+    return stacked
