@@ -11,7 +11,12 @@ import numpy.typing as npt
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
-from distbench.diagnose.hypotheses.slices import add_rows, find_slices, gather_rows
+from distbench.diagnose.hypotheses.slices import (
+    add_rows,
+    find_slices,
+    gather_rows,
+    join_slices,
+)
 from distbench.trace import GRADIENTS, WHOLE, SparseRows
 
 Slices = tuple[SparseRows, ...]
@@ -27,7 +32,7 @@ _FORMS: dict[str, Callable[[Slices], Slices]] = {
         lambda slices: tuple(map(add_rows, slices))
     ),
     "rows, added up in the order of their first slices,": (
-        lambda slices: (gather_rows(_join(slices)),)
+        lambda slices: (gather_rows(join_slices(slices)),)
     ),
 }
 """As what slices may be put in order: repeated rows may be added up before."""
@@ -48,7 +53,7 @@ def explain_by_mispaired_slices(context: Context) -> Iterator[Hypothesis]:
     first = min(found)
     for what, form in _FORMS.items():
         forms = {number: form(slices) for number, slices in found.items()}
-        shift = _find_shift(_join(forms[first]), context.cases[first])
+        shift = _find_shift(join_slices(forms[first]), context.cases[first])
         for words in _list_orders(forms[first], context.cases[first], shift):
             for side, other in (("indices", "values"), ("values", "indices")):
                 predicted = _predict(context, forms, words, side, shift)
@@ -71,7 +76,7 @@ def _predict(
     """What comes of an order; None once a case has something else."""
     predicted = {}
     for number, slices in forms.items():
-        case, whole = context.cases[number], _join(slices)
+        case, whole = context.cases[number], join_slices(slices)
         order = _list_orders(slices, case, shift).get(words)
         if order is None:
             return None
@@ -90,7 +95,7 @@ def _list_orders(slices: Slices, case: Pair, shift: int) -> dict[str, Order]:
         case: The value, of the replica that puts them in order, or of all.
         shift: A number of places by which they may be turned.
     """
-    indices = _join(slices).indices
+    indices = join_slices(slices).indices
     places = np.arange(len(indices))
     counts = [len(part.indices) for part in slices]
     blocks = np.split(places, np.cumsum(counts)[:-1])
@@ -140,11 +145,3 @@ def _find_shift(slices: SparseRows, case: Pair) -> int:
     rest = np.abs(np.fft.ifft(spectrum).real - left[rows] @ seen @ right)
     shift = int(np.argmin(rest))
     return shift if 2 * shift <= count else shift - count
-
-
-def _join(slices: Slices) -> SparseRows:
-    return SparseRows(
-        indices=np.concatenate([s.indices for s in slices]),
-        values=np.concatenate([np.asarray(s.values, np.float64) for s in slices]),
-        shape=slices[0].shape,
-    )

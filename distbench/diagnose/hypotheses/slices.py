@@ -75,14 +75,22 @@ def gather_rows(slices: SparseRows) -> SparseRows:
     return replace(slices, indices=rows, values=slices.to_dense()[rows])
 
 
+def join_slices(slices: Sequence[SparseRows]) -> SparseRows:
+    """The slices of all, one after the other, in float64."""
+    return SparseRows(
+        indices=np.concatenate([s.indices for s in slices]),
+        values=np.concatenate([np.asarray(s.values, np.float64) for s in slices]),
+        shape=slices[0].shape,
+    )
+
+
 def pick_slices(slices: Sequence[SparseRows], case: Pair, seen: Array) -> Array:
     """For each row of a case that slice which is nearest to what was seen of it."""
-    indices = np.concatenate([s.indices for s in slices])
-    values = np.concatenate([np.asarray(s.values, np.float64) for s in slices])
+    joined = join_slices(slices)
     rows = np.arange(len(seen)) if case.rows is None else case.rows
     picked = np.zeros_like(seen)
     for place, row in enumerate(rows):
-        found = values[indices == row]
+        found = joined.values[joined.indices == row]
         if len(found):
             rest = np.abs(found - seen[place]).reshape(len(found), -1)
             picked[place] = found[int(np.argmin(rest.sum(axis=1)))]

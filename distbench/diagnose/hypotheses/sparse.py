@@ -20,6 +20,7 @@ from distbench.diagnose.hypotheses.slices import (
     add_rows,
     find_slices,
     gather_rows,
+    join_slices,
     pick_slices,
 )
 from distbench.trace import GRADIENTS, WHOLE, SparseRows
@@ -111,9 +112,9 @@ def explain_by_shifted_replica(context: Context) -> Iterator[Hypothesis]:
 
 def _combine_wrongly(slices: Sequence[SparseRows]) -> Iterator[Combined]:
     n = len(slices)
-    indices = np.concatenate([s.indices for s in slices])
-    values = np.concatenate([np.asarray(s.values, np.float64) for s in slices])
-    shape = slices[0].shape
+    joined = join_slices(slices)
+    indices, shape = joined.indices, joined.shape
+    values = np.asarray(joined.values, np.float64)
 
     last = _assign(indices, values, shape)
     yield "sparse-duplicates", "of slices for the same row only the last counts", last
