@@ -92,8 +92,7 @@ class Paired:
 
         That is no measure for replicas, and hides what is wrong before it.
         """
-        found = self.find(name)
-        return found is not None and not np.all(np.isfinite(found[0]))
+        return self.relate(name) is None and self.find(name) is not None
 
     def list_parents(self, name: str) -> tuple[str, ...]:
         """The nearest values before one that one device has as well."""
@@ -176,7 +175,7 @@ class Paired:
         return frozenset(found)
 
     def _tell(self, name: str, whole: Array, parts: Sequence[Array]) -> Part | None:
-        if self.is_infinite(name):
+        if not np.all(np.isfinite(whole)):
             return None
         near = self.make_near(name, whole, parts)
         if all(near(part, whole) for part in parts):
