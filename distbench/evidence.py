@@ -275,10 +275,9 @@ class Evidence:
             example four times, where it is neither a sum nor a mean; there also
             `swapped-first`, `swapped-last` and `swapped-both`, that with some of its
             examples, some others, and both changed for other shards' (where shards are
-            uneven); `once` and
-            `twice`, that shard of the first step and its double with other random
-            numbers in each step of the trace; `distinct`, the update with repeated
-            rows of sparse gradients added up (state, as replica 0);
+            uneven); `once` and `twice`, that shard of the first step and its double
+            with other random numbers in each step of the trace; `distinct`, the update
+            with repeated rows of sparse gradients added up (state, as replica 0);
             `rounded-0`, …, the global batch with the variables moved by a rounding of a
             narrower dtype in which the step computes (loss, gradients and state);
             `exchanged`, each shard, whose collectives give what those of the global
