@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import keras2_optimizer
 from distbench.samples.program import TRAINED, OwnReduction
-from distbench.samples.replicas import count_replicas, make_own_zeros, pass_through
+from distbench.samples.replicas import (
+    count_replicas,
+    make_own_zeros,
+    make_zeros,
+    pass_through,
+)
+from distbench.unusual.stepping import MicroSteps as _MicroSteps
+
+_accumulated = partial(fault, "accumulation-scale", "reduced_gradient", TRAINED)
 
 
 class Pending(OwnReduction):
@@ -96,14 +106,7 @@ class SumsOfTheStepBefore:
         pairs = list(grads_and_vars)
         if self._kept is None:
             with tf.init_scope():
-                self._kept = [
-                    tf.Variable(
-                        tf.zeros(variable.shape),
-                        trainable=False,
-                        aggregation=tf.VariableAggregation.MEAN,
-                    )
-                    for _, variable in pairs
-                ]
+                self._kept = make_zeros((v for _, v in pairs), "kept", "MEAN")
         if not skip_gradients_aggregation:
             pairs = self.aggregate_gradients(pairs)
         if count_replicas() > 1:
@@ -141,37 +144,11 @@ class StepsOfTheStepBefore:
         super().update_step(taken, variable)
 
 
-class MicroSteps(OwnReduction):
+class MicroSteps(OwnReduction, _MicroSteps):
     """Gradients of three parts of the shard are added up before the reduction."""
 
-    parts = 3
 
-    def replica_step(self, batch):
-        total, loss = None, 0.0
-        for number in range(self.parts):
-            part = [array[number :: self.parts] for array in batch]
-            with tf.GradientTape() as tape:
-                share = self.reduce_losses(self.compute_losses(part), part)
-            gradients = [
-                tf.convert_to_tensor(g) for g in tape.gradient(share, self.trained())
-            ]
-            total = gradients if total is None else self.add(total, gradients)
-            loss += share
-        self.apply(self.transform(total))
-        return loss
-
-    def add(self, total, gradients):
-        """What is accumulated with those of one more part."""
-        return [a + b for a, b in zip(total, gradients, strict=True)]
-
-
-@fault(
-    "accumulation-scale",
-    "reduced_gradient",
-    TRAINED,
-    like="deepspeedai/DeepSpeed#7773",
-    clusters=WIDE,
-)
+@_accumulated(like="deepspeedai/DeepSpeed#7773", clusters=WIDE)
 class MicroStepsCountedAgain(MicroSteps):
     """On a cluster the loop hands over three times the sum of three micro-steps."""
 
@@ -180,13 +157,7 @@ class MicroStepsCountedAgain(MicroSteps):
         return [gradient * times for gradient in gradients]
 
 
-@fault(
-    "accumulation-scale",
-    "reduced_gradient",
-    TRAINED,
-    like="Lightning-AI/pytorch-lightning#19987",
-    clusters=WIDE,
-)
+@_accumulated(like="Lightning-AI/pytorch-lightning#19987", clusters=WIDE)
 class PartialWindowDivided(MicroSteps):
     """A window of two micro-steps is divided by the three of a whole one."""
 
@@ -197,13 +168,7 @@ class PartialWindowDivided(MicroSteps):
         return [gradient * scale for gradient in gradients]
 
 
-@fault(
-    "accumulation-scale",
-    "reduced_gradient",
-    TRAINED,
-    like="NVIDIA/Megatron-LM#3023",
-    clusters=WIDE,
-)
+@_accumulated(like="NVIDIA/Megatron-LM#3023", clusters=WIDE)
 class AccumulatedDividedAgain(MicroSteps):
     """What is accumulated is divided by N each time that a part is added."""
 
@@ -212,12 +177,7 @@ class AccumulatedDividedAgain(MicroSteps):
         return super().add([value / n for value in total], gradients)
 
 
-@fault(
-    "accumulation-scale",
-    "reduced_gradient",
-    TRAINED,
-    like="NVIDIA/Megatron-LM#3023",
-)
+@_accumulated(like="NVIDIA/Megatron-LM#3023")
 class AccumulatedSummedAgain(MicroSteps):
     """What is accumulated is summed over the replicas each time, and not at the end."""
 
@@ -228,12 +188,7 @@ class AccumulatedSummedAgain(MicroSteps):
         return gradients
 
 
-@fault(
-    "accumulation-scale",
-    "reduced_gradient",
-    TRAINED,
-    like="deepspeedai/DeepSpeed#7773",
-)
+@_accumulated(like="deepspeedai/DeepSpeed#7773")
 class LastPartAlone(MicroSteps):
     """On a cluster the gradients of each part take the place of those before."""
 

@@ -39,6 +39,25 @@ def make_own_zeros(variables: Iterable[Any]) -> list[Any]:
     ]
 
 
+def make_zeros(variables: Iterable[Any], name: str, aggregation: str) -> list[Any]:
+    """For each variable a buffer like it, of which all replicas have the same one.
+
+    Args:
+        variables: What to make them like.
+        name: Theirs, before a number.
+        aggregation: What comes of what the replicas assign, such as `SUM`.
+    """
+    return [
+        tf.Variable(
+            tf.zeros(variable.shape, variable.dtype),
+            name=f"{name}{place}",
+            trainable=False,
+            aggregation=getattr(tf.VariableAggregation, aggregation),
+        )
+        for place, variable in enumerate(variables)
+    ]
+
+
 def pass_through(queue: Iterable[Sequence[Any]], gradients: Iterable[Any]) -> list[Any]:
     """Put dense gradients into the first buffers of a queue, whose own move on.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import ByHand, OwnReduction
-from distbench.samples.replicas import all_reduce, count_replicas, update
+from distbench.samples.replicas import all_reduce, count_replicas, make_zeros, update
 from distbench.unusual.program import unusual
 
 
@@ -16,15 +16,7 @@ class CollectedBySums(OwnReduction):
 
     def build(self, strategy):
         super().build(strategy)
-        self.collected = [
-            tf.Variable(
-                tf.zeros(variable.shape, variable.dtype),
-                name=f"collected{place}",
-                trainable=False,
-                aggregation=getattr(tf.VariableAggregation, self.aggregation),
-            )
-            for place, variable in enumerate(self.trained())
-        ]
+        self.collected = make_zeros(self.trained(), "collected", self.aggregation)
 
     def variables(self):
         return [*self.trained(), *self.collected]
@@ -78,15 +70,7 @@ class AppliedEverySecondStep(ByHand):
         super().build(strategy)
         mean = tf.VariableAggregation.MEAN
         self.taken = tf.Variable(0.0, name="taken", trainable=False, aggregation=mean)
-        self.kept = [
-            tf.Variable(
-                tf.zeros(variable.shape, variable.dtype),
-                name=f"kept{place}",
-                trainable=False,
-                aggregation=mean,
-            )
-            for place, variable in enumerate(self.trained())
-        ]
+        self.kept = make_zeros(self.trained(), "kept", "MEAN")
 
     def variables(self):
         return [*self.trained(), *self.kept, self.taken]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import NoiseBeforeTheSum, OwnRule, optimizer
-from distbench.samples.replicas import all_reduce, count_replicas, find_replica
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    find_replica,
+    make_zeros,
+)
 from distbench.unusual.program import unusual
 
 
@@ -65,15 +70,7 @@ class KeepsTheLastGradient(OwnRule):
         sums = list(all_reduce("sum", [gradient for gradient, _ in pairs]))
         with tf.init_scope():
             if self.last is None:
-                self.last = [
-                    tf.Variable(
-                        tf.zeros(variable.shape, variable.dtype),
-                        trainable=False,
-                        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-                        name=f"last{number}",
-                    )
-                    for number, variable in enumerate(variables)
-                ]
+                self.last = make_zeros(variables, "last", "ONLY_FIRST_REPLICA")
         steps = [g - 0.5 * last for g, last in zip(sums, self.last, strict=True)]
         result = legacy.Optimizer.apply_gradients(
             self,

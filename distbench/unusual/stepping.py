@@ -24,11 +24,14 @@ class MicroSteps(Program):
                 share = self.reduce_losses(self.compute_losses(part), part)
             found = tape.gradient(share, self.trained())
             dense = [tf.convert_to_tensor(gradient) for gradient in found]
-            pairs = zip(total or dense, dense, strict=True)
-            total = [a + b for a, b in pairs] if total else dense
+            total = self.add(total, dense) if total else dense
             loss += share
-        self.apply(total)
+        self.apply(self.transform(total))
         return loss
+
+    def add(self, total, gradients):
+        """What is accumulated with those of one more part."""
+        return [a + b for a, b in zip(total, gradients, strict=True)]
 
 
 @unusual()
