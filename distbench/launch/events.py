@@ -148,6 +148,6 @@ class Events:
             member.channel.close()
             member.channel, member.process = member.restart()
             member.exit = member.eof_at_s = None
-            member.is_restarting = True
+            member.is_restarting = member.has_first_job
             self.selector.register(member.channel, selectors.EVENT_READ, member)
         return self.injurer.takes_death(member.task)

@@ -48,8 +48,9 @@ class Member:
         eof_at_s: When its channel ended.
         restart: Starts the task again, and gives it its first job; None where it can
             not be.
-        is_restarting: Whether it was, and has not finished that job again, which is
-            nobody's next one.
+        has_first_job: Whether there is such a job.
+        is_restarting: Whether it was started again, and has not finished that job a
+            second time, which is nobody's next one.
     """
 
     task: Task
@@ -66,6 +67,7 @@ class Member:
     exit: ExitStatus | None = None
     eof_at_s: float | None = None
     restart: Callable[[], tuple[BenchChannel, TaskProcess]] | None = None
+    has_first_job: bool = False
     is_restarting: bool = False
 
     @property

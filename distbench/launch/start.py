@@ -192,6 +192,7 @@ def _start_once(plan: _Plan) -> Group:
                     stacks=files.name_stacks(task),
                     notes=files.name_notes(task),
                     restart=partial(_restart_task, plan, places, files, message, task),
+                    has_first_job=plan.first is not None,
                 )
             )
         # A worker that does not find its peers waits for a second before it looks

@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from scripted_group import ScriptedChannel, ScriptedProcess
 
 from distbench.cluster import Task
@@ -17,7 +18,10 @@ from distbench.launch.watch import Watch
 WORKER = Task(role="worker", index=0)
 
 
-def test_a_first_job_that_is_run_again_is_nobody_s_result(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_first_job", [True, False])
+def test_a_first_job_that_is_run_again_is_nobody_s_result(
+    tmp_path: Path, has_first_job: bool
+) -> None:
     """It may end when the task has its next job already."""
     first, second = ScriptedProcess(None), ScriptedProcess(None)
     member = Member(
@@ -29,6 +33,7 @@ def test_a_first_job_that_is_run_again_is_nobody_s_result(tmp_path: Path) -> Non
         notes=tmp_path / "notes",
         result={"bound": 1},
         restart=lambda: (ScriptedChannel(second), second),
+        has_first_job=has_first_job,
     )
     watch = Watch(clock=time.monotonic, look=lambda pid: None, room_bytes=1)
     events = Events([member], watch=watch)
@@ -38,8 +43,9 @@ def test_a_first_job_that_is_run_again_is_nobody_s_result(tmp_path: Path) -> Non
     first.say(event="progress", step=1, phase="loss", waits=False)
     while member.process is first:
         events.pump(1.0)
-    second.say(event="finished", result={})
-    events.pump(1.0)
+    if has_first_job:
+        second.say(event="finished", result={})
+        events.pump(1.0)
     assert (member.result, events.broken) == ({"bound": 1}, [])
     second.say(event="finished", result={"echo": 2})
     events.pump(1.0)
