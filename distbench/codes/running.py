@@ -16,23 +16,22 @@ CODES = (
         ),
         signature="an exception on the cluster and none on one device",
         meaning=(
-            "The subject runs on one device and raises on the cluster. The exception, "
-            "the replica and the last line of the user's code are shown."
+            "The subject runs on one device and raises on the cluster, while a step is "
+            "traced or when it runs. The exception, the replica and the last line of "
+            "the user's code are shown."
         ),
         mathematics="–",
         wrong=(
-            "def apply_gradients(self, grads_and_vars, name=None):\n"
-            "    return super().apply_gradients(grads_and_vars, name)"
+            "count = context.num_replicas_in_sync\n"
+            "features = tf.reshape(features, [GLOBAL_BATCH_SIZE // count, 4])"
         ),
-        right=(
-            "def apply_gradients(self, grads_and_vars, name=None, **kwargs):\n"
-            "    return super().apply_gradients(grads_and_vars, name, **kwargs)"
-        ),
+        right="features = tf.reshape(features, [-1, 4])  # shards may be uneven",
         confirm="Run the same check with '-c one': it passes.",
         fix=(
-            "Read the exception. Common causes: a method that lacks an argument which "
-            "the strategy passes, variables made on the first replica only, Python "
-            "dictionaries keyed by variable names that replicas do not share."
+            "Read the exception. Common causes: shards that are expected to be even, "
+            "a method that lacks an argument which the strategy passes, variables made "
+            "on the first replica only, Python dictionaries keyed by variable names "
+            "that replicas do not share."
         ),
     ),
     Code(

@@ -237,7 +237,28 @@ class StateByName(OwnRule):
         return var.assign_sub(self.__dict__["_rates"][var.name] * slot)
 
 
-@fault("raises", "loss", like="tensorflow/tensorflow#37765", clusters=("mirrored:2",))
+@fault(
+    "raises",
+    "loss",
+    like="tensorflow/tensorflow#36153",
+    replicas=(1,),
+)
+class EvenShardAsserted(Program):
+    """An assertion that runs with the step wants as many examples of each replica."""
+
+    def compute_losses(self, batch):
+        known = tf.math.count_nonzero(tf.math.is_finite(batch[2][:, 0]))
+        even = self.examples // count_replicas()
+        tf.debugging.assert_greater_equal(known, tf.cast(even, known.dtype))
+        return super().compute_losses(batch)
+
+
+@fault(
+    "raises",
+    "local_gradient",
+    like="tensorflow/tensorflow#37765",
+    clusters=("mirrored:2",),
+)
 class SumInsideCondition(Program):
     """Gradients are summed inside a condition, where no replica may wait."""
 

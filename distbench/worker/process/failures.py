@@ -36,6 +36,16 @@ _CODE = re.compile(
 _REMOTE = re.compile(
     r"remote target /job:(?P<role>\w+)/replica:\d+/task:(?P<index>\d+)"
 )
+_GRAPH_ERROR = re.compile(
+    r"^Graph execution error:\s*"
+    r"(?:Detected at node \S+ defined at \(most recent call last\):\s*)*"
+)
+_ROOTS = re.compile(
+    r"^\d+ root error\(s\) found\.\s*\(0\)\s*[A-Z_]+:\s*(?P<first>.*?)"
+    r"\s*\(1\)\s*[A-Z_]+:.*",
+    flags=re.DOTALL,
+)
+"""Several errors of one run, which most often are one that is told anew."""
 _MESSAGE_LENGTH = 600
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -305,13 +315,15 @@ def _clean_message(error: BaseException) -> str:
     """An exception's own words in one line, without the code put before them.
 
     AutoGraph lists source lines before the message, and TensorFlow's runtime the
-    Python frames of every op that it names. Of one without words, as of a method that
-    a subclass has to define, the function that raised it says most.
+    Python frames of every op that it names; of several errors of one run the first is
+    told. Of one without words, as of a method that a subclass has to define, the
+    function that raised it says most.
     """
     # Keras 3 colours its own words.
     text = _COLOURS.sub("", read_message(error)).strip()
     if text.startswith("in user code:"):
         paragraphs = [part for part in re.split(r"\n\s*\n", text) if part.strip()]
         text = re.sub(rf"^\s*{type(error).__name__}: ", "", paragraphs[-1])
-    words = " ".join(_CODE.sub("", text).split()) or _name_place(error)
+    text = _ROOTS.sub(r"\g<first>", _GRAPH_ERROR.sub("", _CODE.sub("", text)))
+    words = " ".join(text.split()) or _name_place(error)
     return words if len(words) <= _MESSAGE_LENGTH else f"{words[:_MESSAGE_LENGTH]}..."

@@ -133,6 +133,7 @@ class Session(KeptState):
         except BaseException as error:  # the user's code may leave by sys.exit
             if (bad_input := find_cause(error, BadInputError)) is not None:
                 raise bad_input from None
+            self.board.locate_failure(error, self._devices)
             raise SubjectError(
                 self.board.failed_phase or place,
                 self.board.failed_replica,

@@ -141,7 +141,7 @@ class TapBoard(TracedStep):
             call = 0  # It belongs to the step, however many calls that made.
         elif call is None:
             call = self.count_calls(replica)
-        self._reached[replica] = phase
+        self._reached.pass_by(replica, phase)
         if self.feeding == phase:
             value = self._feed((call, phase, variable), value)
         point = TapPoint(call, phase, variable, replica)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ from tensorflow.python.distribute import distribute_lib
 from distbench.trace import Phase
 from distbench.worker.taps.draws import list_drawn
 from distbench.worker.taps.exchange import is_made_of
+from distbench.worker.taps.reached import Reached
 from distbench.worker.taps.seen import Seen
 
 
@@ -37,7 +38,7 @@ class TracedStep:
         self._depth: dict[int, int] = {}
         self._is_between = False
         self._local = threading.local()
-        self._reached: dict[int, Phase] = {}
+        self._reached = Reached()
         self.seen = Seen()
         self.failed_replica: int | None = None
         self.failed_phase: Phase | None = None
@@ -86,7 +87,7 @@ class TracedStep:
             batch: What the step is given.
         """
         replica = self.find_replica()
-        self._reached.pop(replica, None)
+        self._reached.begin(replica)
         self._forget_trace(replica)
         tensors = [t for t in tf.nest.flatten(batch) if tf.is_tensor(t)]
         self.seen.given[replica] = tensors
@@ -139,10 +140,22 @@ class TracedStep:
         replica = self.find_replica()
         if self.failed_replica is None:
             self.failed_replica = replica
-            self.failed_phase = self._reached.get(replica, "loss")
+            self.failed_phase = self._reached.find_last(replica)
         if replica == self.failed_replica:
             # Further out AutoGraph has another one, which lists the user's own lines.
             self.failed_by = error
+
+    def locate_failure(self, error: BaseException, devices: Sequence[str]) -> None:
+        """Find by what a run raised where in the step the op was made that failed.
+
+        Args:
+            error: What it raised.
+            devices: That of each of the task's replicas; empty where it has one.
+        """
+        if self.failed_by is None and isinstance(error, tf.errors.OpError):
+            self.failed_replica, self.failed_phase = self._reached.locate(
+                str(error), devices, self._first_replica
+            )
 
     def forget_failure(self) -> None:
         """Look for the next one."""
@@ -188,6 +201,7 @@ class TracedStep:
         if gradient is not None and not self._is_between:
             replica = self.find_replica()
             call = self.count_calls(replica)
+            self._reached.pass_by(replica, "local_gradient")
             self.seen.gradients.remember(replica, variable, gradient, call)
 
     def recall_gradient(self, variable: str) -> Any:
