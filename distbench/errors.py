@@ -52,6 +52,18 @@ class BadInputError(ValueError):
     """
 
 
+class ShortEpochError(BadInputError):
+    """An epoch ends on the cluster before the steps that are asked for do.
+
+    Attributes:
+        steps: How many it has, at least 1; one device has more.
+    """
+
+    def __init__(self, message: str, steps: int) -> None:
+        super().__init__(message)
+        self.steps = steps
+
+
 class ClusterError(RuntimeError):
     """A cluster could not be started, died or ran into its deadline.
 

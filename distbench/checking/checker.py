@@ -24,10 +24,16 @@ from distbench.checking.plan import (
     name_cluster,
     plan_scenarios,
 )
-from distbench.checking.runs import end_uncompared
+from distbench.checking.runs import add_note, end_uncompared
 from distbench.checking.telling import Telling
 from distbench.engines import open_engine
-from distbench.errors import NOT_JUDGED, BadInputError, ClusterError, describe_end
+from distbench.errors import (
+    NOT_JUDGED,
+    BadInputError,
+    ClusterError,
+    ShortEpochError,
+    describe_end,
+)
 from distbench.expect import apply_expectations
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
@@ -202,7 +208,11 @@ class Checker:
             status = Status.ERROR if too_few else Status.SKIPPED
             yield from end_uncompared(item, tiers, status, message=lacks[0])
             return
-        seen = self._observe(item, one)
+        try:
+            seen = self._observe(item, one)
+        except ShortEpochError as error:
+            yield from self._run_shorter(item, error)
+            return
         if not isinstance(seen, Observation):
             yield from seen
             return
@@ -212,6 +222,16 @@ class Checker:
             unseen = list_further(scenario, seen, self._options)
             runs = go_on(item, runs, unseen, self._run_again)
         yield from runs
+
+    def _run_shorter(self, item: Planned, error: ShortEpochError) -> Iterator[Run]:
+        """Take the steps that an epoch has: why it has no more is for them to show."""
+        scenario = replace(item.scenario, steps=error.steps)
+        note = (
+            f"note: an epoch has {error.steps} steps on the cluster, which were taken "
+            f"in place of {item.scenario.steps}, and more on one device"
+        )
+        for run in self._run_again(replace(item, scenario=scenario)):
+            yield add_note(run, note)
 
     def _observe(self, item: Planned, one: OneDevice) -> Observation | tuple[Run, ...]:
         """What is seen of a scenario; its runs, where nothing can be."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError, ClusterError, ShortEpochError
 from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
@@ -121,6 +121,8 @@ def submit_one(
 def _translate_failure(error: TaskFailedError, target: TargetRef) -> Exception:
     """Say what a failure on one device means: the input's or the bench's."""
     if error.kind == "input":
+        if error.exception == ShortEpochError.__name__ and error.step is not None:
+            return ShortEpochError(error.message, error.step)
         return BadInputError(error.message)
     if error.kind == "subject":
         where = f" in {error.phase}" if error.phase else ""

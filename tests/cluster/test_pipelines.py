@@ -156,10 +156,25 @@ def test_a_pipeline_that_ends_too_early_says_so() -> None:
         _check("Sharded", "mwms:2", steps=4)
 
 
-def test_shares_that_drop_their_ends_are_told_where_one_device_reads_more() -> None:
-    words = "an epoch of 2 batches, where one device reads 3: .* drop_remainder=True"
-    with pytest.raises(BadInputError, match=words):
-        _check("DropsInEachShare", "ps:2+1", "worker_pipelines.py", steps=3)
+@pytest.mark.parametrize(
+    ("name", "cluster", "file", "steps"),
+    [
+        ("DropsInEachShare", "ps:2+1", "worker_pipelines.py", 3),
+        pytest.param("OneShardTooMany", "mwms:2", "pipelines.py", 3, marks=LONG),
+    ],
+)
+def test_an_epoch_that_is_shorter_than_on_one_device_is_checked_to_its_end(
+    name: str, cluster: str, file: str, steps: int
+) -> None:
+    (run,) = _check(name, cluster, file, steps=steps, tier="bounded").runs
+    assert [found.code for found in run.findings] == ["examples-missed"], run
+    assert run.setup["steps"] == steps - 1
+    assert f"steps on the cluster, which were taken in place of {steps}" in run.message
+
+
+def test_where_one_device_reads_nothing_more_it_is_bad_input() -> None:
+    with pytest.raises(BadInputError, match=r"an epoch of 3 batches\. Ask"):
+        _check("DropsInEachShare", "one", "worker_pipelines.py", steps=4)
 
 
 @pytest.mark.parametrize(

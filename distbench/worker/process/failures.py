@@ -13,7 +13,12 @@ from typing import Any
 import tensorflow as tf
 
 import distbench
-from distbench.errors import BadInputError, find_advice, read_message
+from distbench.errors import (
+    BadInputError,
+    ShortEpochError,
+    find_advice,
+    read_message,
+)
 from distbench.worker.process.collectives import find_wait
 from distbench.worker.process.lifting import list_making_frames
 from distbench.worker.process.sources import PACKAGES, is_foreign, is_own_file
@@ -95,8 +100,11 @@ def blame_subject(place: str) -> Iterator[None]:
 
 def classify_failure(error: BaseException) -> Mapping[str, Any]:
     """Whose failure an exception is: the input's, the subject's or the bench's."""
-    if find_cause(error, BadInputError) is not None:
-        return {"kind": "input", "message": str(find_cause(error, BadInputError))}
+    if (bad_input := find_cause(error, BadInputError)) is not None:
+        known: dict[str, Any] = {"kind": "input", "message": str(bad_input)}
+        if isinstance(bad_input, ShortEpochError):
+            known["step"] = bad_input.steps  # the first that has no batch
+        return known
     if has_lost_port(error):
         return {"kind": "port"}
     if isinstance(error, SubjectError) and error.__cause__ is not None:

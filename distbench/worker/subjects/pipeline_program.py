@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, ShortEpochError
 from distbench.scenario import Scenario
 from distbench.worker.subjects.pipeline import (
     GlobalBatch,
@@ -59,7 +59,8 @@ class PipelineProgram(UserProgram):
         """What all replicas got in a step.
 
         Raises:
-            BadInputError: The pipeline came to its end before.
+            BadInputError: The pipeline came to its end before; a `ShortEpochError`
+                where one device has a batch for the step.
         """
         return self._find(step).batch
 
@@ -73,14 +74,18 @@ class PipelineProgram(UserProgram):
         return self._find(step).shards
 
     def _find(self, step: int) -> GlobalBatch:
-        if step >= len(self._given):
-            raise BadInputError(
-                f"The pipeline of '{self.name}' must give a batch for every step. "
-                f"Expected: a batch for step {step}. Received: an epoch of "
-                f"{len(self._given)} batches{self._compare_epoch(step)}. Ask for so "
-                "many steps, or give it more examples."
-            )
-        return self._given[step]
+        count = len(self._given)
+        if step < count:
+            return self._given[step]
+        compared = self._compare_epoch(step)
+        message = (
+            f"The pipeline of '{self.name}' must give a batch for every step. "
+            f"Expected: a batch for step {step}. Received: an epoch of {count} "
+            f"batches{compared}. Ask for so many steps, or give it more examples."
+        )
+        if compared and count:
+            raise ShortEpochError(message, count)
+        raise BadInputError(message)
 
     def _compare_epoch(self, step: int) -> str:
         """What to say where one device has a batch for a step and the cluster none."""
