@@ -247,9 +247,11 @@ class Judging:
         if control.failure is not None:
             name = item.scenario.id
             self._launch.log(f"The control of {name} failed: {control.failure}")
+        # What overflows by its data has no exact tier.
+        shown = control.findings.get(tier, control.findings.get("bounded", ()))
         return find_origins(
             findings,
-            control.findings.get(tier, ()),
+            shown,
             minds_rows=control.minds_rows,
         )
 

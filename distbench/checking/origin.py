@@ -16,7 +16,7 @@ from pathlib import Path
 from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.scenario import Scenario
-from distbench.scenario.choices import PIPELINE, PROGRAM
+from distbench.scenario.choices import PIPELINE, PROGRAM, WORKLOADS
 from distbench.target import TargetRef
 from distbench.trace import COMPUTED, UPDATED, SparseRows
 from distbench.verdict import Finding
@@ -101,7 +101,10 @@ def plan_control(
         overflows: Whether what is wrong has to do with an overflow on one replica.
     """
     # What the bench injects is nobody's mistake: the control goes without.
+    is_injected = bool(scenario.faults)
     scenario = replace(scenario, target=control.describe(), faults=())
+    if scenario.workload in WORKLOADS and overflows and is_injected:
+        return replace(scenario, workload="overflow")  # there it comes of the data
     if scenario.workload not in (PROGRAM, PIPELINE):
         return scenario  # the control of a model is a model
     dense = "overflow" if overflows else "linear"

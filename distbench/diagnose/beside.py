@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distbench.compare.leading import is_number
 from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import are_equal, densify
 from distbench.diagnose.kept_late import list_keepers
@@ -18,7 +19,8 @@ def goes_before(
     So it is of an accumulator from which a program takes the gradient that it hands
     over: a right gradient in place of that one changes no bit of it, and it is wrong by
     the same factor, or by one of the two that make it up. State that keeps the gradient
-    for a later step lies before it as well.
+    for a later step lies before it as well, and a loss scale or its counter, where what
+    overflowed on some replicas decides about both.
 
     Args:
         found: Of the corrected run.
@@ -29,7 +31,15 @@ def goes_before(
     if not _is_untouched(found, corrected, seen):
         return False
     keeps = set(found.variables) <= list_keepers(seen, [first])
-    return keeps or _has_same_factor(first, found)
+    return keeps or _has_same_factor(first, found) or _is_so_decided(found, first, seen)
+
+
+def _is_so_decided(found: Finding, first: Finding, seen: Evidence) -> bool:
+    """Whether all that is wrong are numbers, since a step in which some overflowed."""
+    if first.code != "nonfinite" or found.step != first.step:
+        return False
+    infos = [v for v in seen.observed.variables if v.path in found.variables]
+    return all(is_number(info) and not info.trainable for info in infos)
 
 
 def _is_untouched(found: Finding, corrected: Evidence, seen: Evidence) -> bool:

@@ -67,7 +67,7 @@ class Keras3LastOverflows(Keras3Scaled):
 
 
 @fault(
-    "replica-dropped",
+    "nonfinite",
     "reduced_gradient",
     TRAINED,
     like="NVIDIA-NeMo/Megatron-Bridge#5591",
@@ -143,7 +143,7 @@ class SkipsAloneByAveragedScale(SkipsAlone):
 
 
 @fault(
-    "replica-dropped",
+    "nonfinite",
     "reduced_gradient",
     ("kernel", "bias"),
     like="NVIDIA-NeMo/Megatron-Bridge#5591",
@@ -160,7 +160,7 @@ class OwnOverflowLeftOut(Changing):
 
 
 @fault(
-    "replica-dropped",
+    "nonfinite",
     "reduced_gradient",
     TRAINED,
     like="NVIDIA-NeMo/Megatron-Bridge#5591",
@@ -178,7 +178,7 @@ class OwnOverflowOfRowsLeftOut(OwnReduction):
 
 
 @fault(
-    "replica-dropped",
+    "nonfinite",
     "reduced_gradient",
     TRAINED,
     like="NVIDIA-NeMo/Megatron-Bridge#5591",
@@ -188,3 +188,17 @@ class AsksItselfAlone(ScaledByHand):
 
     def ask(self, finite):
         return finite
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
+    TRAINED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+)
+class AsksItselfForTheMeanOfScales(AsksItselfAlone):
+    """Each replica leaves out what overflows of its share; scales are averaged."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.now = make_scale(self.scale, "MEAN")

@@ -64,6 +64,17 @@ def test_keras_3_asks_one_replica_and_its_own_sgd_shows_it() -> None:
 
 
 @LONG
+@LONG
+def test_so_it_does_where_the_overflow_is_injected() -> None:
+    """A workload without an overflow has an exact tier, which the control has not."""
+    target = f"{Path(__file__).parent / 'scaled_keras3.py'}:make_scaled"
+    verdict = distbench.check(target, "mirrored:2", workload="linear", keras="3")
+    assert [run.tier for run in verdict.runs] == ["exact", "bounded"]
+    for run in verdict.runs:
+        (found,) = run.findings
+        assert (found.code, found.origin) == ("nonfinite", "framework"), run
+
+
 def test_a_scale_whose_optimizer_has_no_slots_tells_of_the_step_by_itself() -> None:
     """Its number and its counter are those of a step that is not skipped."""
     target = Path(__file__).with_name("family_subjects.py")

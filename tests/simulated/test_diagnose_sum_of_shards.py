@@ -108,7 +108,7 @@ def test_what_follows_from_the_sum_of_shards_passes(simulator: Simulator) -> Non
     [
         (
             Simulator(squares_in_half, reduce=lose_overflow, spoilt=0, hand_on=hand_on),
-            "replica-dropped",
+            "nonfinite",
             1,
         )
         for hand_on in (skip_overflow, lambda total: clip(skip_overflow(total)))

@@ -60,7 +60,7 @@ def explain_by_omission(context: Context) -> Iterator[Hypothesis]:
     if predicted:
         lost = bad[min(context.cases[number].key.step for number in predicted)]
         yield Hypothesis(
-            code="replica-dropped",
+            code="nonfinite",
             predicted=predicted,
             detail=f"the sum leaves out {name_replicas(lost)}, whose own gradients "
             "overflowed, where one device has no finite gradient",
@@ -160,14 +160,12 @@ def is_applied_to_some(context: Context, step: int) -> bool:
     """
     if not find_overflowing(context, step):
         return False
-    trace = context.evidence.reference
-    before, due = (
-        dict(trace.select(step=at, phase="variable", replica=WHOLE))
-        for at in (step - 1, step)
-    )
+    evidence = context.evidence
     stood = all(
-        _is_same(value, before.get(replace(key, step=step - 1)))
-        for key, value in due.items()
+        _is_same(value, evidence.get_before(step, "variable", key.variable))
+        for key, value in evidence.reference.select(
+            step=step, phase="variable", replica=WHOLE
+        )
     )
     return stood and _differs(context, step, "variable")
 

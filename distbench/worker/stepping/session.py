@@ -89,6 +89,7 @@ class Session(KeptState):
                 lambda: [variable.info.shape for variable in self.table.state],
                 device,
             )
+        self._devices = _list_devices(strategy, spec)
         with self.guard("build"), strategy.scope():
             program.build(strategy)
             self._given = list(program.optimizers())
@@ -101,7 +102,6 @@ class Session(KeptState):
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
         self._metrics: Mapping[str, Any] = {}
-        self._devices = _list_devices(strategy, spec)
         self.handed = Handed(self._devices, self.first_replica)
         self.tapped = tapped and not alone and not program.is_compiled
         self.varies = False
