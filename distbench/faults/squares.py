@@ -9,9 +9,12 @@ from distbench.samples.program import TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.samples.second_moments import FactoredMoments, NormOfLayer
 from distbench.unusual.by_hand import (
+    RootsByHand,
     SquaresAboutMeanByHand,
     SquaresAboutMomentByHand,
 )
+
+_ROOTS = tuple(f"root{place}" for place in range(len(TRAINED)))
 
 
 @fault(
@@ -42,6 +45,34 @@ class OwnSquaresAboutMomentSummed(SquaresAboutMomentByHand):
     def take_second(self, own, total):
         del total
         return all_reduce("sum", (own - self.moved) ** 2)
+
+
+@fault(
+    "slot-from-local-gradient",
+    "slot",
+    _ROOTS,
+    like="keras-team/keras#20703",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class RootsOfOwnSquares(RootsByHand):
+    """The squares are of the own gradient, and divide the sum of all."""
+
+    def choose(self, own, total):
+        return own
+
+
+@fault(
+    "slot-from-local-gradient",
+    "variable",
+    _ROOTS,
+    like="keras-team/keras#20703",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class LargestOfOwnSquares(RootsOfOwnSquares):
+    """The largest own squares are kept, and nothing tells whose gradients these are."""
+
+    def keep(self, buffer, square):
+        return tf.maximum(0.5 * buffer, square)
 
 
 class _FedBeforeTheSum:

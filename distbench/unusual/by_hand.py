@@ -209,6 +209,39 @@ class SignsBesideDecayByHand(MomentumByHand):
         return tf.sign(moved + self.reduce(gradient))
 
 
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class RootsByHand(MomentumByHand):
+    """Mean squares alone divide the sum, as the first replica has them."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.buffers = [
+            tf.Variable(
+                tf.zeros_like(variable),
+                trainable=False,
+                name=f"root{place}",
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            )
+            for place, variable in enumerate(self.trained())
+        ]
+
+    def take(self, place, gradient):
+        own, buffer = tf.convert_to_tensor(gradient), self.buffers[place]
+        total = self.reduce(own)
+        buffer.assign(self.keep(buffer, self.choose(own, total) ** 2))
+        below = tf.sqrt(tf.identity(buffer)) + 1e-3
+        self.update(self.trained()[place], total / below)
+
+    def choose(self, own, total):
+        """The gradient whose square is kept: the reduced one."""
+        del own
+        return total
+
+    def keep(self, buffer, square):
+        """What becomes of a mean square."""
+        return 0.9 * buffer + 0.1 * square
+
+
 @unusual()
 class SquaresAboutMeanByHand(AdamByHand):
     """A second moment is that of the distance from a mean, as under AdaBelief."""

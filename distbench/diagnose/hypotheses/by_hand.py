@@ -13,13 +13,16 @@ from typing import cast
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify, measure_norm, measure_size
+from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
 from distbench.diagnose.hypotheses.decay import may_be_decayed
 from distbench.diagnose.hypotheses.overflow import find_overflowing
+from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
+from distbench.diagnose.hypotheses.whole_updates import Find, is_whole, look_up
 from distbench.diagnose.names import name_replicas
-from distbench.trace import WHOLE, Phase, Trace
+from distbench.trace import Phase, Trace
 
+_ALONE = "slot-from-local-gradient"
 _TAKING: tuple[Phase, ...] = ("reduced_gradient", "slot", "variable")
 """Phases in which something may be made of a sum that nobody saw."""
 
@@ -67,10 +70,10 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in _TAKING:
         return
     sums = context.evidence.fed.sums
-    own = context.work_out("own steps", lambda: _find_own(context)) if sums else None
+    own = find_own(context) if sums else None
     if own is not None:
         yield Hypothesis(
-            code="missing-reduction",
+            code=_ALONE if _is_alone(context, own) else "missing-reduction",
             predicted=_take(context, own),
             detail="it is what one device makes of each replica's own gradient",
             phase=_place(context, own),
@@ -114,11 +117,17 @@ def explain_by_parts_of_owners(context: Context) -> Iterator[Hypothesis]:
         )
 
 
-def _find_own(context: Context) -> Trace | None:
-    """What one device makes of each replica's own gradient, as that of the replica."""
-    if context.evidence.fed.apart is not None:
-        return context.evidence.fed.apart
-    alone = list_alone(context)
+def find_own(context: Context, factor: float = 1.0) -> Find | None:
+    """What one device makes of each replica's own gradient, as that of the replica.
+
+    Args:
+        context: The wrong values.
+        factor: What these gradients are multiplied by.
+    """
+    apart = context.evidence.fed.apart
+    if apart is not None and factor == 1:
+        return apart.get
+    alone = list_alone(context, factor)
     if len(alone) < context.replicas:
         return None
     values = {
@@ -126,7 +135,16 @@ def _find_own(context: Context) -> Trace | None:
         for replica, trace in enumerate(alone)
         for key, value in trace.select(replica=0)
     }
-    return replace(alone[0], values=values)
+    return values.get
+
+
+def find_sum(context: Context, kept: Sequence[int]) -> Find | None:
+    """What one device makes of the sum of some replicas; None where nobody tried."""
+    for trace in context.evidence.fed.sums:
+        is_plain = _find_factor(trace) == 1 and not trace.notes["narrow"]
+        if is_plain and sorted(_list_kept(trace)) == sorted(kept):
+            return look_up(trace)
+    return None
 
 
 def explain_by_repeated_sum(context: Context) -> Iterator[Hypothesis]:
@@ -141,11 +159,11 @@ def explain_by_repeated_sum(context: Context) -> Iterator[Hypothesis]:
     n = context.replicas
     yield Hypothesis(
         code="double-reduction",
-        predicted=_take(context, again, replica=0),
+        predicted=_take(context, look_up(again)),
         detail="what is made of the sum is added up over the replicas once more, as "
         "the squares of a norm may be: each of them has all of it, so it counts "
         f"N = {n} times",
-        phase=_place(context, again, replica=0),
+        phase=_place(context, look_up(again)),
         of_due=True,
     )
 
@@ -158,10 +176,15 @@ def _find_factor(trace: Trace) -> float:
     return float(cast(float, trace.notes["factor"]))
 
 
+def _list_kept(trace: Trace) -> Sequence[int]:
+    return cast(Sequence[int], trace.notes["kept"])
+
+
 def _foretell(context: Context, trace: Trace) -> Hypothesis:
     """That the step took the sum that a trace was fed with."""
     factor = _find_factor(trace)
-    predicted = _take(context, trace, replica=0)
+    led = look_up(trace)
+    predicted = _take(context, led)
     if trace.notes["narrow"]:
         predicted = {
             number: value
@@ -173,35 +196,25 @@ def _foretell(context: Context, trace: Trace) -> Hypothesis:
         code=code,
         predicted=predicted,
         detail=f"it is what one device makes of {words}",
-        phase=_place(context, trace, replica=0),
+        phase=_place(context, led),
         replicas=lost or None,
         ratio=None if factor == 1 or code == "lower-precision" else factor,
     )
 
 
-def _place(context: Context, trace: Trace, replica: int | None = None) -> Phase:
-    """Where to report a sum: what slots take, the variable mostly does as well.
-
-    It does not where a program makes a sum for each of them: then what one device makes
-    of the slot's lies farther from the variable than what is due.
-    """
+def _place(context: Context, led: Find) -> Phase:
+    """Where to report a sum: what slots take, the variable mostly does as well."""
     if context.phase != "slot":
         return context.phase
-    for _, case in context.list_cases():
-        key = replace(
-            case.key, phase="variable", variable=context.infos[case.key.variable].of
-        )
-        values = (
-            context.evidence.observed.get(key),
-            context.evidence.reference.get(key.at(WHOLE)),
-            trace.get(key if replica is None else key.at(replica)),
-        )
-        seen, due, told = (None if v is None else densify(v) for v in values)
-        if seen is None or due is None or told is None:
-            continue
-        if measure_norm(seen - due) < measure_norm(seen - told):
-            return "slot"
-    return "variable"
+    return "slot" if _is_alone(context, led) else "variable"
+
+
+def _is_alone(context: Context, led: Find) -> bool:
+    """Whether state that is kept of gradients took a sum, and no variable did.
+
+    As where a program makes a sum for each of them.
+    """
+    return keeps_gradients(context) and is_whole(context, led) is False
 
 
 def list_alone(context: Context, factor: float = 1.0) -> list[Trace]:
@@ -217,8 +230,7 @@ def list_alone(context: Context, factor: float = 1.0) -> list[Trace]:
         trace
         for replica in range(context.replicas)
         for trace in context.evidence.fed.sums
-        if list(cast(Sequence[int], trace.notes["kept"])) == [replica]
-        and _find_factor(trace) == factor
+        if list(_list_kept(trace)) == [replica] and _find_factor(trace) == factor
     ]
 
 
@@ -283,12 +295,14 @@ _TOGETHER: tuple[tuple[str, Callable[[list[Array]], Array]], ...] = (
 def _name(context: Context, trace: Trace) -> tuple[str, str, tuple[int, ...]]:
     """Code and words of a sum, and the replicas that it lacks."""
     n, narrow = context.replicas, trace.notes["narrow"]
-    kept = cast(Sequence[int], trace.notes["kept"])
+    kept = _list_kept(trace)
     lost = tuple(r for r in range(n) if r not in kept)
     factor = _find_factor(trace)
     if lost:
         words = f"a sum that lacks the gradient of {name_replicas(lost)}"
         times = "" if factor == 1 else f", times N = {n}"
+        if len(kept) == 1 and _is_alone(context, look_up(trace)):
+            return _ALONE, f"the gradient of {name_replicas(kept)}{times}", ()
         return "replica-dropped", f"{words}{times}", lost
     if factor > 1:
         return "double-reduction", f"the sum times N = {n}", ()
@@ -302,7 +316,7 @@ def _is_harmless(context: Context, factor: float) -> bool:
     """Whether a sum times a factor leads to what is due, as before a clip."""
     for trace in context.evidence.fed.sums:
         if trace.notes["factor"] == factor and not trace.notes["narrow"]:
-            found = _take(context, trace, replica=0)
+            found = _take(context, look_up(trace))
             return all(
                 number in found
                 and 2 * measure_size(found[number] - case.expected)
@@ -312,10 +326,8 @@ def _is_harmless(context: Context, factor: float) -> bool:
     return False
 
 
-def _take(
-    context: Context, trace: Trace, replica: int | None = None
-) -> dict[int, Array]:
-    """The state that a trace has: of each replica, or of one for all.
+def _take(context: Context, led: Find) -> dict[int, Array]:
+    """The state that one device comes to, for each wrong value of which it is known.
 
     Where some replicas' gradients overflow, any sum without them is as good as another.
     """
@@ -323,6 +335,5 @@ def _take(
         number: take_rows(value, case)
         for number, case in context.list_cases()
         if not find_overflowing(context, case.key.step)
-        and (value := trace.get(case.key if replica is None else case.key.at(replica)))
-        is not None
+        and (value := led(case.key)) is not None
     }

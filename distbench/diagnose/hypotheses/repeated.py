@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -25,11 +24,8 @@ from distbench.diagnose.hypotheses.slot_facts import (
     group_by_kind,
     pair_gradients,
 )
-from distbench.trace import UPDATED, Trace, TraceKey
-
-_NEAR = 0.05
-"""How far from a repeated update a step may end, as a share of what repeating it adds:
-only tells two causes apart whose variables differ by all of it."""
+from distbench.diagnose.hypotheses.whole_updates import is_whole
+from distbench.trace import UPDATED, Trace
 
 
 def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
@@ -101,28 +97,8 @@ def _was_right_before(context: Context) -> bool:
 
 def _is_whole(context: Context, repeated: Trace) -> bool:
     """Whether the variables of the wrong slots went where a repeated update leads."""
-    evidence = context.evidence
-    once = evidence.fed.replays.get("reduced_gradient")
-    votes = []
-    for key in dict.fromkeys(_list_owners(context)):
-        seen, right = evidence.observed.get(key), once.get(key) if once else None
-        wrong = repeated.get(key)
-        if seen is None or right is None or wrong is None:
-            continue
-        added = measure_norm(densify(wrong) - densify(right))
-        if added > 0:
-            rest = measure_norm(densify(seen) - densify(wrong))
-            votes.append(rest <= _NEAR * added)
-    return sum(votes) * 2 > len(votes)
-
-
-def _list_owners(context: Context) -> Iterator[TraceKey]:
-    """The model variables of the wrong slots; of one that has none, all of them."""
-    model = [i.path for i in context.infos.values() if i.role == "variable"]
-    for _, case in context.list_cases():
-        owner = context.infos[case.key.variable].of
-        for path in (owner,) if owner else model:
-            yield replace(case.key, phase="variable", variable=path)
+    once = context.evidence.fed.replays.get("reduced_gradient")
+    return once is not None and bool(is_whole(context, repeated.get, once.get))
 
 
 def explain_by_repeated_slot(context: Context) -> Iterator[Hypothesis]:

@@ -151,6 +151,15 @@ def _list_summed(context: Context) -> set[str]:
     }
 
 
+def keeps_gradients(context: Context) -> bool:
+    """Whether all that is wrong follows from gradients of others: slots, and the like.
+
+    Variables of the model may do so too, where a program updates by hand.
+    """
+    wrong = {case.key.variable for case in context.cases}
+    return context.phase == "slot" or wrong <= set(context.evidence.subject.kept)
+
+
 def are_some(context: Context) -> bool:
     """Whether only some of the replicas that hold the slots are wrong."""
     wrong = {case.key.replica for case in context.cases}

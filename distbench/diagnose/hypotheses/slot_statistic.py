@@ -11,6 +11,7 @@ from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.hypotheses.kept_statistics import Statistic, list_statistics
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
+from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.diagnose.hypotheses.statistic_rules import (
     Rules,
     fit_rules,
@@ -63,15 +64,6 @@ def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
             detail=f"it keeps what one device makes of {who}, not of the reduced "
             "gradient",
         )
-
-
-def keeps_gradients(context: Context) -> bool:
-    """Whether all that is wrong follows from gradients of others: slots, and the like.
-
-    Variables of the model may do so too, where a program updates by hand.
-    """
-    wrong = {case.key.variable for case in context.cases}
-    return context.phase == "slot" or wrong <= set(context.evidence.subject.kept)
 
 
 def _feed_own(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,9 +29,11 @@ from distbench.diagnose.hypotheses.slot_facts import (
     lead_a_late_step,
     pair_gradients,
 )
+from distbench.diagnose.hypotheses.slot_feeds import Feed, list_feeds, make_part
 from distbench.diagnose.names import name_replicas
 from distbench.trace import UPDATED, Trace
 
+_ALONE = "slot-from-local-gradient"
 _NEAR = 0.01
 """How far a fitted share may lie from that of the rule, as a part of it."""
 
@@ -45,22 +47,18 @@ def explain_by_local_gradient(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in UPDATED or context.replicas == 1:
         return
-    code = "slot-from-local-gradient"
-    if context.phase == "variable":
-        code = "missing-reduction"
+    code = "missing-reduction" if context.phase == "variable" else _ALONE
     words = "it follows from the replica's own gradient, not from the reduced one"
     replay = context.evidence.fed.replays.get("local_gradient")
     if replay is not None and (predicted := _list_led(context, replay)):
         yield Hypothesis(code=code, predicted=predicted, detail=words)
     if context.phase == "variable":
         return
-    own, *others = _list_feeds(context.replicas)
     kinds = _list_kinds(context)
     if is_sum_unseen(context) and not _has_right_slot(context):
-        # Who updates by hand sums by hand, and what the slot takes, the variable does.
-        yield from _explain_own_sum(context, kinds, own)
+        yield from _explain_unseen(context, kinds)
         return
-    for feed in (own, *others):
+    for feed in list_feeds(context.replicas):
         yield from _fit_feed(context, kinds, feed, code)
 
 
@@ -88,59 +86,27 @@ def _has_right_slot(context: Context) -> bool:
     return any(context.infos[path].of in owners for path in right)
 
 
-def _explain_own_sum(
-    context: Context, kinds: Sequence[_Kind], own: Feed
-) -> Iterator[Hypothesis]:
-    """The slots of an update by hand take no sum, or one over some replicas."""
-    for found in _fit_feed(context, kinds, own, "missing-reduction"):
-        yield replace(found, phase="variable")
-    for kept, lost in list_subsets(context):
-        part: Feed = (
-            f"a sum that lacks the gradient of {name_replicas(lost)}",
-            (1, 2),
-            lambda terms, _, kept=kept: sum(terms[r] for r in kept),  # type: ignore[misc]
-        )
-        for found in _fit_feed(context, kinds, part, "replica-dropped"):
-            yield replace(found, phase="variable", replicas=lost)
+def _explain_unseen(context: Context, kinds: Sequence[_Kind]) -> Iterator[Hypothesis]:
+    """The slots of an update by hand take no sum, or one over some replicas.
 
-
-Make = Callable[[tuple[Array, ...], int], Array]
-Feed = tuple[str, tuple[int, ...], Make]
-"""What a slot follows from, in words; the powers that it may be taken in; and the
-gradient itself, made of the replicas' own ones, for a replica."""
-
-
-def _list_feeds(replicas: int) -> Iterator[Feed]:
-    """What a slot may take in place of the reduced gradient, as it is or squared.
-
-    An optimizer may keep both: a slot of each kind is fed by its own power.
+    Who updates by hand sums by hand, and what the slots take, the variables do, unless
+    one device tells that these are elsewhere.
     """
-    yield (
-        "the replica's own gradient, not from the reduced one",
-        (1, 2),
-        lambda terms, r: terms[r],
-    )
-    yield (
-        "the replica's own gradient times a power of N",
-        (1, 2),
-        lambda terms, r: len(terms) * terms[r],
-    )
-    for one in range(min(replicas, 8)):
-        yield (
-            f"the gradient of replica {one} on all replicas",
-            (1, 2),
-            lambda terms, _, k=one: terms[k],  # type: ignore[misc]
-        )
-    yield (
-        "the mean of the replicas' squared gradients, not from the square of their sum",
-        (2,),
-        lambda terms, _: np.sqrt(np.mean([t**2 for t in terms], axis=0)),
-    )
-    yield (
-        "the sum of the replicas' squared gradients, not from the square of their sum",
-        (2,),
-        lambda terms, _: np.sqrt(np.sum([t**2 for t in terms], axis=0)),
-    )
+    own, *others = list_feeds(context.replicas)
+    if own.is_for_slots_alone(context):
+        yield from _fit_feed(context, kinds, own, _ALONE)
+    else:
+        for found in _fit_feed(context, kinds, own, "missing-reduction"):
+            yield replace(found, phase="variable")
+    for kept, lost in list_subsets(context):
+        words = f"a sum that lacks the gradient of {name_replicas(lost)}"
+        part = make_part(kept, words)
+        if not part.is_for_slots_alone(context):
+            for found in _fit_feed(context, kinds, part, "replica-dropped"):
+                yield replace(found, phase="variable", replicas=lost)
+    for feed in others:
+        if feed.is_for_slots_alone(context):
+            yield from _fit_feed(context, kinds, feed, _ALONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -201,19 +167,16 @@ def _fit_feed(
     context: Context, kinds: Sequence[_Kind], feed: Feed, code: str
 ) -> Iterator[Hypothesis]:
     """One factor for each kind of slot."""
-    who, powers, make = feed
     predicted: dict[int, Array] = {}
     for kind in kinds:
-        predicted |= _fit_power(context.cases, kind, powers, make)
+        predicted |= _fit_power(context.cases, kind, feed)
     if predicted:
         yield Hypothesis(
-            code=code, predicted=predicted, detail=f"it follows from {who}"
+            code=code, predicted=predicted, detail=f"it follows from {feed.words}"
         )
 
 
-def _fit_power(
-    cases: Sequence[Pair], kind: _Kind, powers: tuple[int, ...], make: Make
-) -> dict[int, Array]:
+def _fit_power(cases: Sequence[Pair], kind: _Kind, feed: Feed) -> dict[int, Array]:
     """Fit errors by c (f^p - g^p), with the power p that leaves least.
 
     Where what is due shows how much of g^p the rule takes, c is that: a part of it, or
@@ -222,12 +185,11 @@ def _fit_power(
     Args:
         cases: The wrong values.
         kind: Some of them, with g, what they should have taken.
-        powers: Values of p to try.
-        make: Makes f, what they took.
+        feed: Makes f, what they took, and says which values of p to try.
     """
     best: tuple[float, dict[int, Array]] = (np.inf, {})
-    taken = [make(slot.terms, slot.case.key.replica) for slot in kind.slots]
-    for power in powers:
+    taken = [feed.make(slot.terms, slot.case.key.replica) for slot in kind.slots]
+    for power in feed.powers:
         rows = [
             make_error(slot.number, slot.case, found**power - slot.gradient**power)
             for slot, found in zip(kind.slots, taken, strict=True)
