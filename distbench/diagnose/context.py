@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.comparison import Judged
 from distbench.compare.pair import DIRECTION, Pair
 from distbench.compare.values import Array, align_values, densify, measure_size
 from distbench.evidence import Evidence
@@ -38,6 +39,7 @@ class Context:
         right: Keys of the values of this phase that are as they should be.
         root: Whether nothing before these values was seen, but for the loss.
         led: Whether a statistic follows the examples of single replicas alone.
+        wrong: What is wrong in any phase, also where it follows from something else.
     """
 
     evidence: Evidence
@@ -46,6 +48,7 @@ class Context:
     right: frozenset[TraceKey] = frozenset()
     root: bool = False
     led: bool = False
+    wrong: tuple[Judged, ...] = ()
     _worked_out: dict[object, Any] = field(default_factory=dict, repr=False)
     _finite: tuple[Numbered, ...] = field(init=False, repr=False)
 

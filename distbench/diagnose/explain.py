@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from distbench.codes import CODES
-from distbench.compare.comparison import Comparison
+from distbench.compare.comparison import Comparison, Judged
 from distbench.compare.pair import TOLD, Pair
 from distbench.diagnose.context import Context
 from distbench.diagnose.fit import fit_cases
@@ -91,9 +91,13 @@ def make_finding(
         names.insert(0, "")
     owner = infos[names[0]].of if names[0] in infos else ""
     # Later steps have gone further astray, and it is the first one that is named.
+    begun = [case for case in cases if case.key.step == step]
+    shown = _list_shown(context, explained, names, step)
+    if shown:
+        comparisons = [link.comparison for link in shown]
+        begun = [link.pair for link in shown if link.pair is not None]
     ratio = explained.ratio
     if ratio is None:
-        begun = [case for case in cases if case.key.step == step]
         fit = fit_cases(begun)
         ratio = None if fit is None else fit.ratio
     replicas = explained.replicas
@@ -118,6 +122,25 @@ def make_finding(
         warning=CODES[explained.code].warning,
         variables=tuple(names),
     )
+
+
+def _list_shown(
+    context: Context, explained: Explained, names: Sequence[str], step: int
+) -> list[Judged]:
+    """What is wrong with what a finding names, where other values told its cause.
+
+    As a slot may tell of an update, and a gradient of a loss: the numbers of a finding
+    are of what it is about. Empty where that is what told the cause, or where nothing
+    is wrong with it in the first step.
+    """
+    if any(case.key.phase == explained.phase for case in explained.cases):
+        return []
+    return [
+        link
+        for link in context.wrong
+        if (link.comparison.phase, link.comparison.step) == (explained.phase, step)
+        and link.comparison.variable in names
+    ]
 
 
 def _order_variables(evidence: Evidence, phase: Phase) -> Mapping[str, tuple[int, int]]:

@@ -51,6 +51,11 @@ class Chain:
         """The links of which it is known what they are."""
         return (*self.broken, *self.forgiven, *self.held)
 
+    @property
+    def wrong(self) -> tuple[Judged, ...]:
+        """The links that do not hold, whatever comes of them."""
+        return (*self.broken, *self.forgiven, *self.undecided, *self.following)
+
     def shows(self, phase: Phase) -> bool:
         """Whether anything was seen of a phase."""
         return any(link.comparison.phase == phase for link in self.settled)

@@ -34,6 +34,7 @@ def make_context(
         ),
         root=root,
         led=any(j.comparison.relation == "led" for j in chain.broken),
+        wrong=chain.wrong,
     )
 
 

@@ -76,9 +76,7 @@ class Weighed:
     @property
     def has_right_parts(self) -> bool:
         """Whether losses and gradients of all replicas are what they should be."""
-        chain = self._chain
-        wrong = (*chain.broken, *chain.forgiven, *chain.undecided, *chain.following)
-        return not any(link.comparison.phase in COMPUTED for link in wrong)
+        return not any(link.comparison.phase in COMPUTED for link in self._chain.wrong)
 
     def has_wrong_loss(self, step: int) -> bool:
         """Whether the replicas' losses of a step do not make up what they should."""

@@ -84,8 +84,9 @@ class Finding:
         step: Step number from 0; -1 for the state before the first step.
         variable: Path of the variable, `""` for the loss.
         replicas: Replicas that are wrong.
-        ratio: Observed over expected, fitted over all wrong tensors; None without one.
-        error: Largest absolute error in that step.
+        ratio: Observed over expected, fitted over all wrong tensors that are named;
+            None without one.
+        error: Largest absolute error of these in that step.
         bound: Error that a correct run may have; 0 where it must be exact.
         explanation: One sentence: what happened and what to do.
         confidence: Share of the residual's norm that the cause explains, 0 to 1.

@@ -49,7 +49,10 @@ def run_case(case: Case, **more: Any) -> Judgement:
 
 
 def check_named(case: Case, judgement: Judgement) -> None:
-    """The fault is named first and alone, in its place, as sure as can be."""
+    """The fault is named first and alone, in its place, as sure as can be.
+
+    Its numbers are of what it names, wherever that is wrong.
+    """
     assert judgement.findings, judgement
     first = judgement.findings[0]
     told = (first.code, first.phase, first.explanation)
@@ -65,6 +68,14 @@ def check_named(case: Case, judgement: Judgement) -> None:
         assert first.step == case.step
     assert first.confidence > 0.9
     assert case.code in first.explanation
+    named = [
+        c.error
+        for c in judgement.compared
+        if (c.phase, c.step) == (first.phase, first.step)
+        and c.variable in first.variables
+        and c.wrong
+    ]
+    assert not named or first.error in named, told
 
 
 def check_passed(judgement: Judgement) -> None:

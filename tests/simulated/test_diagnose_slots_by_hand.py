@@ -9,6 +9,7 @@ from gradient_values import add_up, to_array
 from hidden_sums import WAYS, feed, hide_sums
 from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
+from wrong_steps import repeat
 
 from distbench.diagnose.judge import judge
 
@@ -41,6 +42,11 @@ def fill_slots(choose):
     return Fault(update=update)
 
 
+def find_errors(judgement, phase):
+    found = [c for c in judgement.compared if (c.phase, c.step) == (phase, 0)]
+    return {c.error for c in found if c.error > 0}
+
+
 @pytest.mark.parametrize(
     ("choose", "code"),
     [
@@ -56,6 +62,7 @@ def test_a_wrong_slot_beside_a_right_sum_is_the_slots(choose, code):
     (finding,) = judgement.findings
     assert (finding.code, finding.phase) == (code, "slot"), finding.explanation
     assert set(finding.variables) == SLOTS
+    assert finding.error in find_errors(judgement, "slot")
 
 
 @pytest.mark.parametrize(
@@ -66,8 +73,19 @@ def test_a_wrong_slot_beside_a_right_sum_is_the_slots(choose, code):
     ],
     ids=["own", "first"],
 )
-def test_where_all_take_it_it_is_the_variables(reduce, code):
+def test_where_all_take_it_the_numbers_are_of_the_variables(reduce, code):
     judgement = judge_hidden(Fault(reduce=reduce))
     (finding,) = judgement.findings
     assert (finding.code, finding.phase) == (code, "variable"), finding.explanation
     assert set(finding.variables) == set(TRAINED)
+    assert finding.error in find_errors(judgement, "variable")
+    assert finding.error not in find_errors(judgement, "slot")
+
+
+def test_the_numbers_of_a_repeated_update_are_of_the_variables():
+    """Slots show it first, and whether it is the whole update the variables tell."""
+    judgement = judge(observe(Fault(update=repeat(2)), rule=Rule(name="adam")))
+    finding = judgement.findings[0]
+    assert (finding.code, finding.phase) == ("update-repeated", "variable")
+    assert finding.error in find_errors(judgement, "variable")
+    assert finding.error not in find_errors(judgement, "slot")
