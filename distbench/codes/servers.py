@@ -49,8 +49,9 @@ CODES = (
         meaning=(
             "Loss and gradient are those of the step's own batch, but of the variables "
             "as they were some steps before it began: the program computes from a copy "
-            "that it does not make anew in each step. Under parameter servers a step "
-            "may be overtaken while it runs; that is told of each, and is no finding. "
+            "that it does not make anew in each step. Where the copy is a variable "
+            "too, it is the one that is named. Under parameter servers a step may be "
+            "overtaken while it runs; that is told of each, and is no finding. "
             "But a rule that reads a slot by one op and adds to it by another, with "
             "steps in flight, has what decays taken of a value that others have "
             "changed meanwhile."

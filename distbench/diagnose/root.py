@@ -29,7 +29,7 @@ from distbench.verdict import Finding
 
 _SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
 """Causes that lie in the loss and show in its gradient too."""
-_BEFORE = ("nonfinite", "replicas-diverged")
+_BEFORE = ("nonfinite", "replicas-diverged", "stale-read")
 """Causes that lie before the loss or in it, and show in both whatever the factor is."""
 
 

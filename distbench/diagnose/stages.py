@@ -9,6 +9,7 @@ from distbench.diagnose.between_steps import put_begun_first
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.in_turn import leave_out_led_losses
 from distbench.diagnose.kept_late import leave_out_keepers
+from distbench.diagnose.late_copies import tell_late_copies
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.multiplied import move_multiplied
@@ -55,6 +56,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings = leave_out_led(evidence, later, findings)
     findings = leave_out_of_losses(evidence, later, findings)
     findings = tell_unled(evidence, chain, findings)
+    findings = tell_late_copies(evidence, chain, findings)
     # An update that is applied again, or that should have been skipped, is counted.
     counted = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}
     findings = [f for f in findings if f.phase != "iterations" or f.step not in counted]

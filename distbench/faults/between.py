@@ -5,7 +5,9 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.program import BUFFERS, TRAINED
 from distbench.samples.replicas import all_reduce
+from distbench.samples.servers import is_served
 from distbench.unusual.between import (
+    ComputesFromCopies,
     DecayedBetweenSteps,
     FollowedBetweenSteps,
     UpdatedBetweenSteps,
@@ -31,6 +33,26 @@ class FollowedForEachReplicaBetween(FollowedBetweenSteps):
     def follow(self, copy, variable):
         for _ in range(self.times):
             super().follow(copy, variable)
+
+
+@fault(
+    "stale-read",
+    "variable",
+    BUFFERS,
+    like="sql-machine-learning/elasticdl#1181",
+    clusters=(*_CLUSTERS, "ps:2+1"),
+)
+class CopiedEveryOtherStep(ComputesFromCopies):
+    """The weights are copied in every other step alone, if there are replicas."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        is_wrong = is_served() or strategy.num_replicas_in_sync > 1
+        self.every = 2 if is_wrong else 1
+
+    def before_step(self, step):
+        if step % self.every == 0:
+            super().before_step(step)
 
 
 @fault(

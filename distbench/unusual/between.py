@@ -27,6 +27,28 @@ class FollowedBetweenSteps(Program):
         copy.assign_add(0.1 * (variable - copy))
 
 
+@unusual(clusters=("mirrored:2", "mwms:2", "ps:2+1"))
+class ComputesFromCopies(FollowedBetweenSteps):
+    """The loop copies the weights before each step, which computes from the copies."""
+
+    def follow(self, copy, variable):
+        copy.assign(variable)
+
+    def replica_step(self, batch):
+        weights = [copy.read_value() for copy in self.copies]
+        kept = self.trained()
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            self.take(weights)
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+            self.take(kept)
+        self.apply(tape.gradient(loss, weights))
+        return loss
+
+    def take(self, weights):
+        self.table, self.first, self.second, self.bias, self.head = weights
+
+
 @unusual(clusters=("mirrored:2", "mwms:2"))
 class DecayedBetweenSteps(Program):
     """The loop takes a hundredth of the weights away."""

@@ -1,13 +1,22 @@
-"""Losses and gradients of variables as they were some steps before."""
+"""Variables as they were some steps before: in what is computed, or in a copy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from distbench.compare.values import Array, measure_norm
+import numpy as np
+
+from distbench.compare.leading import has_gradient
+from distbench.compare.pair import Pair
+from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, Numbered, take_rows
+from distbench.diagnose.hypotheses.slot_facts import are_some
+from distbench.diagnose.keepers import find_held
 from distbench.diagnose.names import name_lag
-from distbench.trace import COMPUTED, WHOLE
+from distbench.trace import COMPUTED, UPDATED, WHOLE, TraceKey, Value, VariableInfo
+
+LATE_READ = "stale-read"
 
 
 def explain_by_late_read(context: Context) -> Iterator[Hypothesis]:
@@ -34,10 +43,103 @@ def explain_by_late_read(context: Context) -> Iterator[Hypothesis]:
         behind = name_lag(max(lags.values()))
         most = "" if len(set(lags.values())) == 1 else "up to "
         yield Hypothesis(
-            code="stale-read",
+            code=LATE_READ,
             predicted=predicted,
             detail=f"it was computed from the variables of {most}{behind} before",
         )
+
+
+def explain_by_late_copy(context: Context) -> Iterator[Hypothesis]:
+    """A copy of a trained variable as that was some steps before.
+
+    On one device each step has it made anew from what the step finds. A copy that is
+    held for some steps there as well, or goes a part of the way, is another thing:
+    what moves such state has its turn, and which one is a matter of numbers.
+    """
+    if context.phase not in UPDATED or are_some(context):
+        return
+    predicted: dict[int, Array] = {}
+    lags: list[int] = []
+    sources: list[str] = []
+    for path, cases in context.group_cases(lambda case: case.key.variable).items():
+        source = _find_source(context, path)
+        if source is None:
+            continue
+        for number, case in cases:
+            found = _find_past(context, source, case)
+            if found is not None:
+                lag, predicted[number] = found
+                lags.append(lag)
+                sources.append(source.path)
+    if predicted:
+        most = "" if len(set(lags)) == 1 else "up to "
+        yield Hypothesis(
+            code=LATE_READ,
+            predicted=predicted,
+            detail=f"it holds '{sources[0]}' as that was {most}{name_lag(max(lags))} "
+            "before, where one device copies it anew in every step; what is computed "
+            "of it is as old",
+        )
+
+
+def _find_source(context: Context, path: str) -> VariableInfo | None:
+    """The trained variable that one device copies to another one in every step."""
+    evidence = context.evidence
+    last = evidence.reference.steps - 1
+    left = evidence.reference.get(_name_left(context.infos[path], last))
+    if left is None or has_gradient(evidence, path):
+        return None
+    named = context.work_out("named by values", lambda: _name_by_values(context, last))
+    source = named.get(_sum_up(left))
+    return source if source and _is_copied(context, path, source) else None
+
+
+def _name_by_values(context: Context, step: int) -> Mapping[int, VariableInfo]:
+    """Trained variables by what they hold as a step of one device begins."""
+    named: dict[int, VariableInfo] = {}
+    for info in context.infos.values():
+        is_trained = info.trainable or has_gradient(context.evidence, info.path)
+        value = context.evidence.get_before(step, "variable", info.path)
+        if info.role == "variable" and is_trained and value is not None:
+            named.setdefault(_sum_up(value), info)
+    return named
+
+
+def _is_copied(context: Context, path: str, source: VariableInfo) -> bool:
+    evidence, copy = context.evidence, context.infos[path]
+    for step in range(evidence.reference.steps):
+        left = evidence.reference.get(_name_left(copy, step))
+        found = evidence.get_before(step, "variable", source.path)
+        if left is None or found is None:
+            return False
+        if not np.array_equal(densify(left), densify(found)):
+            return False
+    return True
+
+
+def _name_left(info: VariableInfo, step: int) -> TraceKey:
+    """What a step of one device leaves of a variable."""
+    return TraceKey(step=step, phase=info.role, variable=info.path, replica=WHOLE)
+
+
+def _sum_up(value: Value) -> int:
+    """A number that values have in common if they are equal: large ones are many."""
+    return hash(densify(value).tobytes())
+
+
+def _find_past(
+    context: Context, source: VariableInfo, case: Pair
+) -> tuple[int, Array] | None:
+    """How many steps before a variable was what a copy holds, and that value.
+
+    None for what it is as the step finds it, which a cluster may have wrong.
+    """
+    for lag in range(case.key.step + 1):
+        earlier = replace(case.key, step=case.key.step - lag)
+        value = find_held(context.evidence, source, earlier)
+        if value is not None and np.array_equal(value, case.observed):
+            return (lag, value) if lag else None
+    return None
 
 
 def _predict(context: Context, cases: Sequence[Numbered], lag: int) -> dict[int, Array]:

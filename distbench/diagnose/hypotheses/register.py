@@ -130,6 +130,7 @@ CAUSES: tuple[Explain, ...] = (
     collected.explain_by_running_sum,
     collected.explain_by_uncleared,
     traced.explain_by_traces,
+    late.explain_by_late_copy,
     slots.explain_by_start,
     slots.explain_by_stillness,
     slots.explain_by_local_gradient,
