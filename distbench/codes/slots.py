@@ -123,8 +123,8 @@ CODES = (
         signature="after a restore, state is that of a fresh start",
         meaning=(
             "A checkpoint was loaded, but some state was not: slots or the step "
-            "counter "
-            "start over though the variables continue."
+            "counter start over though the variables continue. All that one restore "
+            "leaves out is one finding, with slots first."
         ),
         mathematics=(
             "expected: s after restore = s when saved\nobserved: s after restore = s_0"

@@ -12,6 +12,7 @@ from distbench.compare.leading import is_number
 from distbench.compare.values import densify, measure_size
 from distbench.diagnose.links import Chain
 from distbench.diagnose.reporting import report_all
+from distbench.diagnose.restored import explain_restored
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, PHASES, Phase, SparseRows, Value, VariableInfo
 from distbench.verdict import Finding
@@ -28,12 +29,13 @@ def explain_start(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
         for j in chain.apart
         if j.comparison.step == INITIAL and j.comparison.key not in known
     ]
+    if evidence.subject.restored:
+        yield from explain_restored(evidence, chain, start)
+        return
     infos = {v.path: v for v in evidence.reference.variables}
     groups: dict[tuple[Phase, str, str], list[Judged]] = {}
     for link in start:
         code, words = _name_start(link, infos)
-        if evidence.subject.restored:
-            code, words = "state-not-restored", "it is not what was saved"
         groups.setdefault((link.comparison.phase, code, words), []).append(link)
     for (phase, code, words), links in sorted(groups.items(), key=_place_group):
         yield report_all(evidence, chain, phase, links, code, words)
