@@ -175,6 +175,8 @@ class Traits:
             than the scale of it.
         restored: Whether the cluster restored its state from a checkpoint; the
             reference starts from what was saved.
+        scheduled: Whether each step is scheduled as a whole, on one of the workers, as
+            under parameter servers.
         compiled: Whether XLA compiles the step as a whole, on the cluster and on one
             device: then nothing on the way to the state is known.
         limits: Whether one device changes larger gradients than those of the run before
@@ -202,6 +204,7 @@ class Traits:
     undetermined: tuple[str, ...] = ()
     joined: bool = False
     restored: bool = False
+    scheduled: bool = False
     compiled: bool = False
     limits: bool = False
     guards: bool = False

@@ -12,7 +12,9 @@ CODES = (
         signature="the variable lacks the update of a step that was completed",
         meaning=(
             "A scheduled step finished, but its update is not in the variable: another "
-            "worker read the old value before and wrote its own result after it."
+            "worker read the old value before and wrote its own result after it. Of "
+            "steps one at a time no other is there: a worker then left it out by "
+            "itself."
         ),
         mathematics=(
             "expected: θ = θ_0 − Σ_{all steps} u_t\nobserved: θ = θ_0 − Σ_{t ≠ k} u_t"
@@ -29,7 +31,8 @@ CODES = (
         meaning=(
             "A step was applied more than once. ClusterCoordinator.schedule runs a "
             "function at least once: when a worker fails, it is run again, and what it "
-            "already wrote stays written."
+            "already wrote stays written. Of steps one at a time in which no task was "
+            "lost, a worker repeated it by itself."
         ),
         mathematics="expected: θ = θ_0 − Σ_t u_t\nobserved: θ = θ_0 − Σ_t u_t − u_k",
         wrong=(

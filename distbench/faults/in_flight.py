@@ -165,6 +165,51 @@ class MomentumAssignedByHand(MomentumByOneOpInFlight):
         self.table.assign_sub(0.02 * self.velocity)
 
 
+class SecondStepCounts(Descending):
+    """The update by hand of the second step counts otherwise than once."""
+
+    times = 1.0
+
+    def make_optimizer(self):
+        return None
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.steps = tf.Variable(0, trainable=False, dtype=tf.int64)
+
+    def apply(self, gradients):
+        is_second = tf.equal(self.steps.assign_add(1, read_value=True), 2)
+        times = tf.where(is_second, self.times if is_served() else 1.0, 1.0)
+        for gradient, variable in zip(gradients, self.trained(), strict=True):
+            variable.assign_sub(0.02 * times * tf.convert_to_tensor(gradient))
+
+
+@fault(
+    "extra-update",
+    "variable",
+    TRAINED,
+    like="tensorflow/community#214",
+    clusters=_SERVED,
+)
+class SecondStepTwice(SecondStepCounts):
+    """One step at a time; the second one applies its update again."""
+
+    times = 2.0
+
+
+@fault(
+    "lost-update",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#18668",
+    clusters=_SERVED,
+)
+class SecondStepLost(SecondStepCounts):
+    """One step at a time; the second one does not apply its update."""
+
+    times = 0.0
+
+
 class KeepsWeights(Descending):
     """The step computes from a copy of the variables, which some steps make anew."""
 

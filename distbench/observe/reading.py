@@ -99,6 +99,7 @@ def read_evidence(
             drawn_anew=tuple(replies["drawn_anew"]),
             undetermined=tuple(replied["undetermined"]),
             restored=bool(scenario.restore_from),
+            scheduled=scenario.spec.kind == "ps",
             compiled=answer["compiled"],
             limits=answer["limits"],
             guards=answer["guards"],

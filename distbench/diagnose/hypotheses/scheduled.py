@@ -1,0 +1,114 @@
+"""Steps that are scheduled one by one, and of which some count not at all, or twice.
+
+Under parameter servers a whole step is one worker's. What a worker decides by itself,
+such as to try a step again, is wrong in its steps alone, and not in those around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from distbench.compare.leading import is_trained
+from distbench.compare.values import Array, densify
+from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.keepers import find_held
+from distbench.trace import UPDATED, WHOLE, Trace, TraceKey
+
+_MOST = 8
+"""So often a step is taken to be applied."""
+_ADVICE = (
+    "Nothing else was written meanwhile: look for what a worker decides by itself, as "
+    "by a count of its own steps, a condition or a second try."
+)
+
+
+def explain_by_lost_step(context: Context) -> Iterator[Hypothesis]:
+    """A step that leaves all that trains as it was, where other steps do not.
+
+    On one device every step moves something: what takes turns there has other turns.
+    """
+    if context.phase not in UPDATED or not context.evidence.subject.scheduled:
+        return
+    lost = context.work_out("lost steps", lambda: _find_lost(context))
+    predicted = {
+        number: find_base(case)
+        for number, case in context.list_cases()
+        if case.key.step in lost
+    }
+    if predicted:
+        yield Hypothesis(
+            code="lost-update",
+            predicted=predicted,
+            detail="it has nothing of the step's update, while it has those of others",
+            advice=_ADVICE,
+        )
+
+
+def explain_by_extra_step(context: Context) -> Iterator[Hypothesis]:
+    """Steps that are a whole multiple of what they should be, and right ones after.
+
+    Of a rule that keeps no state a rate that is wrong in these steps alone is the same;
+    one that follows a count is mostly wrong from some step on.
+    """
+    if context.phase != "variable" or not context.evidence.subject.scheduled:
+        return
+    names = {case.key.variable for _, case in context.list_cases()}
+    if any(info.of in names for info in context.infos.values() if info.role == "slot"):
+        return
+    predicted: dict[int, Array] = {}
+    counts: dict[int, int] = {}
+    for step, cases in context.list_steps().items():
+        for count in range(2, _MOST + 1):
+            found = {
+                number: case.base + count * (case.expected - case.base)
+                for number, case in cases
+            }
+            if all(context.matches(case, found[number]) for number, case in cases):
+                predicted |= found
+                counts[step] = count
+                break
+    if not predicted or not _is_right_after(context, min(counts)):
+        return
+    same = len(set(counts.values())) == 1
+    times = f"{min(counts.values())} times" if same else "several times"
+    yield Hypothesis(
+        code="extra-update",
+        predicted=predicted,
+        detail=f"it has the step's update {times}, and those of others once, or the "
+        "learning rate is as much larger in this step",
+        ratio=float(counts[min(counts)]),
+        advice=_ADVICE,
+    )
+
+
+def _find_lost(context: Context) -> set[int]:
+    """Steps that move nothing on the cluster; none where one device has such, too."""
+    evidence = context.evidence
+    steps = range(evidence.reference.steps)
+    if not all(_moves(context, evidence.reference, step, WHOLE) for step in steps):
+        return set()
+    lost = {step for step in steps if not _moves(context, evidence.observed, step, 0)}
+    return lost if len(lost) < len(steps) else set()
+
+
+def _is_right_after(context: Context, step: int) -> bool:
+    """Whether a later step moves what trains, and is right."""
+    wrong = {case.key.step for case in context.cases}
+    right = {key.step for key in context.right if key.step > step} - wrong
+    return any(_moves(context, context.evidence.observed, s, 0) for s in right)
+
+
+def _moves(context: Context, trace: Trace, step: int, replica: int) -> bool:
+    """Whether a step changes any variable that follows from gradients."""
+    for info in context.infos.values():
+        if info.role != "variable" or not is_trained(context.evidence, info.path):
+            continue
+        key = TraceKey(step=step, phase="variable", variable=info.path, replica=replica)
+        before, after = find_held(context.evidence, info, key), trace.get(key)
+        if before is None or after is None:
+            continue
+        if not np.array_equal(before, densify(after)):
+            return True
+    return False

@@ -1,0 +1,85 @@
+"""Steps that are scheduled one by one, and of which some count twice, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from simulated_rule import Rule
+from training_simulator import TRAINED, Fault, observe
+
+from distbench.diagnose.judge import judge
+from distbench.verdict import Finding
+
+_TOLD = ("lost-update", "extra-update")
+SGD, MOMENTUM = Rule(), Rule(name="momentum")
+
+
+def find_first(
+    times: Mapping[int, float],
+    *,
+    rule: Rule = SGD,
+    scheduled: bool = True,
+    slots_too: bool = False,
+) -> Finding:
+    """The first finding where the updates of some steps count otherwise.
+
+    Args:
+        times: How often they do, by step.
+        rule: The optimizer.
+        scheduled: Whether whole steps are scheduled.
+        slots_too: Whether slots change as often, and not once.
+    """
+
+    def change(new, old, applied, run):
+        count = times.get(run.step, 1)
+        return {
+            path: old[path] + value.dtype.type(count) * (value - old[path])
+            if path in TRAINED or (slots_too and path != "iterations")
+            else value
+            for path, value in new.items()
+        }
+
+    evidence = observe(Fault(update=change), replicas=1, steps=4, rule=rule)
+    subject = replace(evidence.subject, scheduled=scheduled)
+    return judge(replace(evidence, subject=subject)).findings[0]
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_step_that_counts_again_is_told(times: int) -> None:
+    first = find_first({1: times})
+    assert (first.code, first.phase, first.step) == ("extra-update", "variable", 1)
+    assert set(first.variables) == set(TRAINED)
+    assert first.ratio == times
+
+
+@pytest.mark.parametrize("rule", [SGD, MOMENTUM], ids=["no-slots", "momentum"])
+def test_a_step_that_does_not_count_is_told(rule: Rule) -> None:
+    first = find_first({1: 0, 3: 0}, rule=rule, slots_too=True)
+    phase = "slot" if rule is MOMENTUM else "variable"
+    assert (first.code, first.phase, first.step) == ("lost-update", phase, 1)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {1: 2, 2: 2, 3: 2},
+        {0: 2, 1: 2, 2: 2, 3: 2},
+        {3: 2},
+        {1: 1.5},
+        {0: 0, 1: 0, 2: 0, 3: 0},
+    ],
+    ids=["from-then-on", "always", "last", "no-whole-number", "never-at-all"],
+)
+def test_another_rate_is_no_matter_of_steps(times: Mapping[int, float]) -> None:
+    assert find_first(times).code not in _TOLD
+
+
+def test_what_slots_have_once_is_no_update_of_its_own() -> None:
+    assert find_first({1: 2}, rule=MOMENTUM).code not in _TOLD
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_steps_of_all_replicas_are_no_matter_of_one(count: int) -> None:
+    assert find_first({1: count}, scheduled=False).code not in _TOLD
