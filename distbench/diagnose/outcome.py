@@ -43,10 +43,17 @@ def name_outcomes(
     order = {
         info.path: number
         for number, info in enumerate(
-            info for info in evidence.observed.variables if info.role == "variable"
+            info
+            for info in evidence.observed.variables
+            if info.role == "variable" and info.listed
         )
     }
-    made = [replace(made, index=order.get(made.variable, -1)) for made in made]
+    # A script finds a variable of the model by its place in the subject's own list.
+    made = [
+        replace(outcome, index=order.get(outcome.variable, -1))
+        for outcome in made
+        if outcome.phase != "variable" or outcome.variable in order
+    ]
     start = _find_consequence(judged, evidence, order)
     return tuple(
         replace(

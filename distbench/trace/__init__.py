@@ -152,6 +152,7 @@ class VariableInfo:
             all.
         is_carried: Whether every replica has it for itself and a step makes nothing of
             it but what it holds next.
+        listed: Whether the subject lists it, where it is no state of an optimizer.
         between: Whether no step uses it: a program holds it, and its loop may use it
             between two steps.
     """
@@ -167,6 +168,7 @@ class VariableInfo:
     averages: bool = False
     takes_first: bool = False
     is_carried: bool = False
+    listed: bool = True
     between: bool = False
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from gradient_values import add_values, scale
@@ -37,6 +38,17 @@ def test_a_finding_names_the_first_wrong_number(tier):
         keyed = trace.select(step=0, variable=outcome.variable, replica=replica)
         value = next(value for key, value in keyed if key.phase == "variable")
         assert float(value[outcome.element]) == number
+
+
+def test_a_variable_that_the_subject_does_not_list_is_none_to_look_at():
+    evidence = observe(TWICE, replicas=2, steps=2)
+    named = judge(evidence).findings[0].outcome.variable
+    infos = evidence.observed.variables
+    infos = tuple(replace(v, listed=v.path != named) for v in infos)
+    observed = replace(evidence.observed, variables=infos)
+    outcome = judge(replace(evidence, observed=observed)).findings[0].outcome
+    listed = [v.path for v in infos if v.role == "variable" and v.listed]
+    assert listed[outcome.index] == outcome.variable
 
 
 def test_of_a_wrong_start_the_first_step_is_named():

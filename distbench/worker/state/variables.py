@@ -66,11 +66,14 @@ class VariableTable:
             for v in self.state
         )
 
-    def mark_between(self, unlisted: Iterable[Any], used: Collection[int]) -> None:
-        """Note which of the variables that nobody lists no step uses either.
+    def mark_unlisted(
+        self, shown: Iterable[Any], unlisted: Iterable[Any], used: Collection[int]
+    ) -> None:
+        """Note which variables the subject does not list, and which no step uses.
 
         Args:
-            unlisted: Variables of the table.
+            shown: Variables of the table that metrics show.
+            unlisted: Those that nobody has named.
             used: What a step's graph takes in, by identity of handles.
         """
         between = {
@@ -78,10 +81,15 @@ class VariableTable:
             for variable in unlisted
             if not any(id(p.handle) in used for p in list_components(variable))
         }
-        if between:
+        others = {id(variable) for variable in (*shown, *unlisted)}
+        if others:
             self.replace(
                 StateVariable(
-                    replace(v.info, between=id(v.container) in between),
+                    replace(
+                        v.info,
+                        listed=id(v.container) not in others,
+                        between=id(v.container) in between,
+                    ),
                     v.container,
                     v.components,
                 )

@@ -87,7 +87,8 @@ class KeptState:
                 given_names={**more, **self.program.names()},
             )
         )
-        self.table.mark_between(unlisted, {id(outer) for outer, _ in graph.captures})
+        used = {id(outer) for outer, _ in graph.captures}
+        self.table.mark_unlisted(shown, unlisted, used)
         named = name_metrics(metrics)
         self._metrics = {
             name: metric
