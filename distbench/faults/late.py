@@ -15,6 +15,7 @@ from distbench.samples.replicas import (
     pass_through,
 )
 from distbench.unusual.stepping import MicroSteps as _MicroSteps
+from distbench.unusual.stepping import MicroStepsInLoop
 
 _accumulated = partial(fault, "accumulation-scale", "reduced_gradient", TRAINED)
 
@@ -194,3 +195,12 @@ class LastPartAlone(MicroSteps):
 
     def add(self, total, gradients):
         return gradients if count_replicas() > 1 else super().add(total, gradients)
+
+
+@_accumulated(like="NVIDIA/Megatron-LM#3023", clusters=WIDE)
+class AccumulatedDividedAgainInLoop(OwnReduction, MicroStepsInLoop):
+    """What is accumulated is divided by N in each pass of a loop in the graph."""
+
+    def add(self, total, gradients):
+        n = count_replicas()
+        return super().add([value / n for value in total], gradients)

@@ -35,6 +35,24 @@ class MicroSteps(Program):
 
 
 @unusual()
+class MicroStepsInLoop(MicroSteps):
+    """The parts are the passes of a loop that is one op of the graph."""
+
+    def replica_step(self, batch):
+        total = [tf.zeros_like(variable) for variable in self.trained()]
+        loss = tf.zeros([])
+        for number in tf.range(self.parts):
+            part = [array[number :: self.parts] for array in batch]
+            with tf.GradientTape() as tape:
+                share = self.reduce_losses(self.compute_losses(part), part)
+            found = tape.gradient(share, self.trained())
+            total = self.add(total, [tf.convert_to_tensor(g) for g in found])
+            loss += share
+        self.apply(self.transform(total))
+        return loss
+
+
+@unusual()
 class TwoOptimizers(Program):
     """The table has an optimizer of its own."""
 

@@ -15,6 +15,7 @@ from distbench.trace.shelf import Shelf
 from distbench.worker.families import install_taps, name_family
 from distbench.worker.process.failures import SubjectError, find_cause
 from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.process.unrolled import unroll_loops
 from distbench.worker.state.reachable import find_held
 from distbench.worker.state.variables import VariableTable, list_state
 from distbench.worker.stepping.kept_state import KeptState
@@ -120,6 +121,7 @@ class Session(KeptState):
         Args:
             of_steps: Whether what moves variables as well.
         """
+        unroll_loops()
         self.board.intermediates = Intermediates(self._devices, of_steps=of_steps)
 
     @contextmanager
