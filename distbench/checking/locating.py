@@ -30,7 +30,6 @@ from distbench.observe import (
 from distbench.scenario.choices import PIPELINE
 from distbench.target import TargetRef
 from distbench.trace import COMPUTED
-from distbench.trace.intermediates import has_micro_steps
 from distbench.verdict import Finding, Status
 
 Look = Callable[..., Inside]
@@ -105,15 +104,11 @@ class Looking:
             return None
         if judgement.doubtful is None and takes_shards(evidence):
             return None
-        look = partial(observe_intermediates, of_steps=of_steps)
-        # Weights of micro-steps are those of all steps.
-        last = step if evidence.tier == "free" else scenario.steps - 1
-        if evidence.observed.notes.get("micro_steps", 1) not in (0, 1):
-            step = last
-        inside = self._observe(item, partial(look, last_step=step))
-        if inside is not None and step < last and has_micro_steps(inside.observed):
-            # They were in a loop, where the first run saw one pass.
-            inside = self._observe(item, partial(look, last_step=last))
+        is_once = evidence.observed.notes.get("micro_steps", 1) in (0, 1)
+        if not is_once and evidence.tier != "free":
+            step = scenario.steps - 1  # weights of micro-steps are those of all steps
+        look = partial(observe_intermediates, last_step=step, of_steps=of_steps)
+        inside = self._observe(item, look)
         if inside is None:
             return None
         if goes_on_from_gradients(evidence) and not starts_right(inside, step):

@@ -197,6 +197,15 @@ class LastPartAlone(MicroSteps):
         return gradients if count_replicas() > 1 else super().add(total, gradients)
 
 
+@_accumulated(like="Lightning-AI/pytorch-lightning#19987", clusters=WIDE)
+class AveragedOverLoop(OwnReduction, MicroStepsInLoop):
+    """Shares of the mean are averaged over the passes of a loop in the graph."""
+
+    def transform(self, gradients):
+        scale = 1 / self.parts if count_replicas() > 1 else 1.0
+        return [gradient * scale for gradient in gradients]
+
+
 @_accumulated(like="NVIDIA/Megatron-LM#3023", clusters=WIDE)
 class AccumulatedDividedAgainInLoop(OwnReduction, MicroStepsInLoop):
     """What is accumulated is divided by N in each pass of a loop in the graph."""

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from distbench.trace import Trace
-
 INTERMEDIATES = "intermediates"
 """The note of a trace that has them: each is a value of the loss, by its name."""
 
@@ -15,12 +13,6 @@ INTERMEDIATES = "intermediates"
 def name_given(number: int, variable: str) -> str:
     """The name of a gradient that a step takes of a variable, the first being 0."""
     return f"given|{number}|{variable}"
-
-
-def has_micro_steps(trace: Trace) -> bool:
-    """Whether a step takes several gradients of one variable, where that was seen."""
-    second = name_given(1, "")
-    return any(key.variable.startswith(second) for key in trace.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

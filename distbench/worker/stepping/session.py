@@ -15,7 +15,6 @@ from distbench.trace.shelf import Shelf
 from distbench.worker.families import install_taps, name_family
 from distbench.worker.process.failures import SubjectError, find_cause
 from distbench.worker.process.intercept import hide_from_autograph
-from distbench.worker.process.unrolled import unroll_loops
 from distbench.worker.state.reachable import find_held
 from distbench.worker.state.variables import VariableTable, list_state
 from distbench.worker.stepping.kept_state import KeptState
@@ -113,6 +112,7 @@ class Session(KeptState):
                 install_taps(optimizer, self.board, self.table)
             # Never undone: the process runs one subject and ends.
             watch_tapes(self.board, self.table)
+            self.board.loops.watch()
             self.handed.watch()
 
     def look_inside(self, *, of_steps: bool) -> None:
@@ -121,7 +121,7 @@ class Session(KeptState):
         Args:
             of_steps: Whether what moves variables as well.
         """
-        unroll_loops()
+        self.board.loops.unrolls = True
         self.board.intermediates = Intermediates(self._devices, of_steps=of_steps)
 
     @contextmanager

@@ -17,25 +17,37 @@ class OwnGradients:
         self._ever_claimed: set[tuple[int, str]] = set()
         self._calls: dict[tuple[int, str], int] = {}
         self._every: dict[int, list[Any]] = {}
+        self._times: dict[tuple[int, str], int] = {}
 
     def forget(self, replica: int) -> None:
         """Drop what was seen while another graph was traced."""
         self._every.pop(replica, None)
         for key in [key for key in self._seen if key[0] == replica]:
-            del self._seen[key]
+            del self._seen[key], self._times[key]
         for keys in (self._claimed, self._ever_claimed):
             keys -= {key for key in keys if key[0] == replica}
 
-    def remember(self, replica: int, variable: str, gradient: Any, call: int) -> None:
-        """Keep a gradient that a tape gave, after so many calls of optimizers."""
+    def remember(
+        self, replica: int, variable: str, gradient: Any, call: int, passes: int = 1
+    ) -> None:
+        """Keep a gradient that a tape gave.
+
+        Args:
+            replica: Whose tape.
+            variable: Path of that by which it was taken.
+            gradient: It.
+            call: How many calls of optimizers were before.
+            passes: How often a step computes it, as in a loop.
+        """
         self._every.setdefault(replica, []).append(gradient)
         key = replica, variable
         self._calls[key] = call
         if key in self._claimed:
             # An update has taken the ones before; these are for the next.
             self._claimed.remove(key)
-            self._seen[key] = []
+            self._seen[key], self._times[key] = [], 0
         self._seen.setdefault(key, []).append(gradient)
+        self._times[key] = self._times.get(key, 0) + passes
 
     def recall(self, replica: int, variable: str) -> Any:
         """The gradient that a tape gave for a variable.
@@ -67,4 +79,4 @@ class OwnGradients:
 
     def count(self) -> int:
         """How many gradients of one variable a step has, at most."""
-        return max((len(seen) for seen in self._seen.values()), default=0)
+        return max(self._times.values(), default=0)

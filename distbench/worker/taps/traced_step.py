@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib
 
 from distbench.trace import Phase
+from distbench.worker.process.loops import Loops
 from distbench.worker.taps.draws import list_drawn
 from distbench.worker.taps.exchange import is_made_of
 from distbench.worker.taps.reached import Reached
@@ -25,6 +26,7 @@ class TracedStep:
 
     Attributes:
         seen: What the replicas have shown in it.
+        loops: Those of AutoGraph in it.
         failed_replica: The first replica for which the subject's code raised.
         failed_phase: The last phase that it had reached; `loss` if it had none.
         failed_by: The exception that left its code. Where replicas meet in a thread of
@@ -40,6 +42,7 @@ class TracedStep:
         self._local = threading.local()
         self._reached = Reached()
         self.seen = Seen()
+        self.loops = Loops()
         self.failed_replica: int | None = None
         self.failed_phase: Phase | None = None
         self.failed_by: Exception | None = None
@@ -202,7 +205,8 @@ class TracedStep:
             replica = self.find_replica()
             call = self.count_calls(replica)
             self._reached.pass_by(replica, "local_gradient")
-            self.seen.gradients.remember(replica, variable, gradient, call)
+            passes = self.loops.count_passes()
+            self.seen.gradients.remember(replica, variable, gradient, call, passes)
 
     def recall_gradient(self, variable: str) -> Any:
         """The gradient that a tape of this replica gave; see `OwnGradients.recall`."""

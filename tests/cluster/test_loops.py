@@ -45,9 +45,11 @@ def of_many(x):
 
 def trace(loop) -> tuple[int, float]:
     """How many loops are left in the graph, and what it makes of 2."""
-    from distbench.worker.process.unrolled import unroll_loops
+    from distbench.worker.process.loops import Loops
 
-    unroll_loops()
+    loops = Loops()
+    loops.unrolls = True
+    loops.watch()
     traced = tf.function(loop).get_concrete_function(tf.TensorSpec([]))
     kinds = [op.type for op in traced.graph.get_operations()]
     return sum("While" in kind for kind in kinds), float(traced(tf.constant(2.0)))
