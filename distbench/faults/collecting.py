@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import FIRST, HEAD, SECOND, TRAINED
+from distbench.samples.program import BUFFERS, FIRST, HEAD, SECOND, TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.collecting import (
     AppliedEverySecondStep as _AppliedEverySecondStep,
 )
+from distbench.unusual.collecting import CollectedAloneByHand as _CollectedAloneByHand
 from distbench.unusual.collecting import CollectedBySums as _CollectedBySums
 from distbench.unusual.collecting import CollectedForTwoSteps as _CollectedForTwoSteps
 from distbench.unusual.collecting import SentInRankOne as _SentInRankOne
@@ -92,3 +93,17 @@ class KeptSumsAreSummedAgain(_AppliedEverySecondStep):
 
     def reduce(self, gradient):
         return super().reduce(super().reduce(gradient))
+
+
+@fault(
+    "nonlinear-before-reduction",
+    "variable",
+    BUFFERS,
+    like="deepspeedai/DeepSpeed#7773",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class CollectedAloneAndClipped(_CollectedAloneByHand):
+    """What a replica has collected of two steps is clipped before it is summed."""
+
+    def prepare(self, collected):
+        return tf.clip_by_value(collected, -0.1, 0.1)

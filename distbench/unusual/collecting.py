@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from distbench.samples.collecting import make_own
 from distbench.samples.lazy import tf
-from distbench.samples.program import ByHand, OwnReduction
+from distbench.samples.program import ByHand, MomentumByHand, OwnReduction
 from distbench.samples.replicas import all_reduce, count_replicas, make_zeros, update
 from distbench.unusual.program import unusual
 
@@ -33,12 +34,7 @@ class CollectedForTwoSteps(CollectedBySums):
 
     def build(self, strategy):
         super().build(strategy)
-        self.taken = tf.Variable(
-            0,
-            name="taken",
-            trainable=False,
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-        )
+        self.taken = _make_counter()
 
     def variables(self):
         return [*super().variables(), self.taken]
@@ -122,3 +118,33 @@ class SentInRankOne(OwnReduction):
     def join(self, row):
         """The row of the sum, of each replica's."""
         return all_reduce("sum", row)
+
+
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class CollectedAloneByHand(MomentumByHand):
+    """Each replica collects two steps' gradients; a momentum by hand takes the sum."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.own = [make_own(v, place) for place, v in enumerate(self.trained())]
+        self.taken = _make_counter()
+
+    def apply(self, gradients):
+        self.taken.assign_add(1)
+        super().apply(gradients)
+
+    def take(self, place, gradient):
+        own, is_due = self.own[place], self.taken % 2 == 0
+        collected = own.read_value() + tf.convert_to_tensor(gradient)
+        own.assign(tf.where(is_due, 0.0, collected))
+        super().take(place, tf.where(is_due, self.prepare(collected), 0.0))
+
+    def prepare(self, collected):
+        """What becomes of a replica's own part before it is summed."""
+        return collected
+
+
+def _make_counter():
+    """Counts steps: all replicas add the same."""
+    first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return tf.Variable(0, name="taken", trainable=False, aggregation=first)

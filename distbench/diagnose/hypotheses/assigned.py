@@ -11,8 +11,13 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
 from distbench.diagnose.hypotheses.by_hand import list_alone
+from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.trace import UPDATED
 
+_OWN_GRADIENTS = (
+    "it holds the sum of what each replica makes of its own gradients, as where each "
+    "clips them before they are summed"
+)
 _ADVICE = "What all replicas assign alike has aggregation MEAN or ONLY_FIRST_REPLICA."
 _OWN_ADVICE = (
     "Add each replica's own change alone (assign_add, assign_sub), which SUM adds up; "
@@ -59,14 +64,16 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     if context.phase == "slot":
         return
     alone = {number: _find_alone(context, case) for number, case in cases}
+    predicted = {
+        number: np.asarray(np.sum(shards, axis=0))
+        for number, shards in alone.items()
+        if shards
+    }
+    follows = keeps_gradients(context) and not _add_up(context, [c for _, c in cases])
     yield Hypothesis(
-        code="statistics-not-synchronized",
-        predicted={
-            number: np.asarray(np.sum(shards, axis=0))
-            for number, shards in alone.items()
-            if shards
-        },
-        detail=own,
+        code="nonlinear-before-reduction" if follows else "statistics-not-synchronized",
+        predicted=predicted,
+        detail=_OWN_GRADIENTS if follows else own,
     )
 
 
