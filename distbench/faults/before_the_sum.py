@@ -126,14 +126,29 @@ class LargestHalfSent(Program):
     """Each replica sends the larger half of its elements and forgets the others."""
 
     def transform(self, gradients):
-        sent = []
-        for gradient in gradients:
-            gradient = tf.convert_to_tensor(gradient)
-            size = tf.reshape(tf.abs(gradient), [-1])
-            half = max(1, int(size.shape[0]) // 2)
-            limit = tf.reduce_min(tf.math.top_k(size, half).values)
-            sent.append(tf.where(tf.abs(gradient) >= limit, gradient, 0.0))
-        return sent
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return [tf.where(are_largest(g, 1 / 2), g, 0.0) for g in dense]
+
+
+@fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=EVERYWHERE)
+class LargestOfAnyKept(OwnReduction):
+    """Of the sum those elements count that are among the largest of any replica.
+
+    Of a small gradient these may be all of them, which leaves its plain sum.
+    """
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        masks = [tf.cast(are_largest(g, 2 / 3), tf.float32) for g in dense]
+        sums = zip(super().reduce(dense), all_reduce("sum", masks), strict=True)
+        return [tf.where(counts > 0, total, 0.0) for total, counts in sums]
+
+
+def are_largest(gradient, share):
+    """Whether elements are among the largest ones, so large a share of all."""
+    size = tf.reshape(tf.abs(gradient), [-1])
+    count = max(1, int(int(size.shape[0]) * share))
+    return tf.abs(gradient) >= tf.reduce_min(tf.math.top_k(size, count).values)
 
 
 @fault(_NONLINEAR, _PHASE, TRAINED, like="horovod/horovod#3786", clusters=WIDE)

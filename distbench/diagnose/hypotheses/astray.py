@@ -52,6 +52,7 @@ def explain_by_own_value_on_the_way(context: Context) -> Iterator[Hypothesis]:
         code=_find_code_of_step(found),
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=describe_astray(context),
+        of_due=True,  # a mask of the addends may leave their plain sum as well
     )
 
 
