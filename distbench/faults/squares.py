@@ -14,6 +14,7 @@ from distbench.unusual.by_hand import (
     SquaresAboutMomentByHand,
 )
 
+_FACTORS = ("table/row", "table/column", "kernel/row", "kernel/column", "bias/full")
 _ROOTS = tuple(f"root{place}" for place in range(len(TRAINED)))
 
 
@@ -97,7 +98,7 @@ class _FedBeforeTheSum:
 _factors_of_own = fault(
     "slot-from-local-gradient",
     "slot",
-    ("table/row", "table/column", "kernel/row", "kernel/column", "bias/full"),
+    _FACTORS,
     like="keras-team/keras#20703",
     clusters=("mirrored:2", "mwms:3"),
     workload="embedding",
@@ -117,6 +118,23 @@ class FactorsOfScaledSquares(_FedBeforeTheSum, FactoredMoments):
 
     def join(self, taken):
         return all_reduce("mean", count_replicas() ** 2 * taken)
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    tuple(f"OwnRule/{name}" for name in _FACTORS),
+    like="tensorflow/addons#2351",
+    clusters=("mirrored:2", "mwms:3"),
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class FactorsForgottenByReplicas(FactoredMoments):
+    """Rows and columns forget from step to step by an exponent over N."""
+
+    def feed(self, slot, taken):
+        self.exponent = -0.8 / count_replicas()
+        super().feed(slot, taken)
 
 
 @fault(

@@ -43,7 +43,13 @@ class KeptSquares(OwnRule):
 
 
 class FactoredMoments(KeptSquares):
-    """Averages of rows and columns, which forget less from step to step: Adafactor."""
+    """Averages of rows and columns, which forget less from step to step: Adafactor.
+
+    Attributes:
+        exponent: That of the number of a step, for the share of what is new.
+    """
+
+    exponent = -0.8
 
     def list_squares(self, gradient: Any) -> Iterator[tuple[str, Any]]:
         """Means over columns and over rows of a matrix."""
@@ -57,7 +63,7 @@ class FactoredMoments(KeptSquares):
     def feed(self, slot: Any, taken: Any) -> None:
         """Change one copy of an average."""
         step = tf.cast(self.iterations + 1, tf.float32)  # type: ignore[attr-defined]
-        share = tf.pow(step, -0.8)
+        share = tf.pow(step, self.exponent)
         slot.assign((1 - share) * slot + share * taken)
 
     def find_root(self, variable: Any) -> Any:
