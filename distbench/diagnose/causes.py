@@ -9,6 +9,7 @@ from itertools import chain
 from distbench.codes import CODES
 from distbench.compare.leading import find_counts
 from distbench.compare.pair import Pair
+from distbench.diagnose.before_clip import explain_before_clip
 from distbench.diagnose.constraint import describe_constraint
 from distbench.diagnose.context import Context
 from distbench.diagnose.drift import name_apart, name_drift, name_sums_apart
@@ -57,8 +58,7 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     apart = find_best(context, list_apart(context))
     if apart is not None and apart.full:
         return _explain_apart(context, apart)
-    of_start = _explain_start(context)
-    told = _explain_kept(context) if of_start is None else (of_start,)
+    told = _explain_part(context)
     if told:
         return told
     causes = _explain_narrowly(context, best)
@@ -132,6 +132,15 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
         found.append(explained)
     causes = _join_alike(found)
     return _fold_slots(context, causes) if context.phase == "slot" else causes
+
+
+def _explain_part(context: Context) -> tuple[Explained, ...]:
+    """What leaves nothing of some wrong values, from which the others follow."""
+    clipped = [_adopt(part, cause) for part, cause in explain_before_clip(context)]
+    if clipped:
+        return _join_alike(clipped)
+    of_start = _explain_start(context)
+    return _explain_kept(context) if of_start is None else (of_start,)
 
 
 def _explain_start(context: Context) -> Explained | None:

@@ -123,7 +123,7 @@ class GlobalNorm:
                 traces.reverse()
             elif evidence.fed.apart and is_changed:
                 key, traces = replace(at, replica=replica), [evidence.fed.apart]
-            norms = (self._measure(trace, key) for trace in traces)
+            norms = (self.measure(trace, key) for trace in traces)
             self._known[known] = next((n for n in norms if n > 0), 0.0)
         return self._known[known]
 
@@ -136,11 +136,12 @@ class GlobalNorm:
         at, evidence = source.case.key, self._context.evidence
         if at.phase in SUMMED:
             key = replace(at, phase="local_gradient", replica=WHOLE)
-            if norm := self._measure(evidence.reference, key):
+            if norm := self.measure(evidence.reference, key):
                 return norm
-        return self._measure(evidence.observed, at)
+        return self.measure(evidence.observed, at)
 
-    def _measure(self, trace: Trace, key: TraceKey) -> float:
+    def measure(self, trace: Trace, key: TraceKey) -> float:
+        """Norm of all that a trace has at a step, phase and replica."""
         take = densify if self._of_rows else take_numbers
         squares = [
             measure_norm(take(value)) ** 2
