@@ -9,14 +9,52 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from distbench.compare.comparison import Judged
+from distbench.compare.pair import OF_COPIES
 from distbench.diagnose.explain import is_vague
+from distbench.diagnose.links import Chain, sort_key
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, STATE
+from distbench.trace import COMPUTED, STATE, UPDATED
 from distbench.verdict import Finding
 
 _BEYOND = 1e-5
 """Share of a variable's norm that a hundred roundings of a float32 do not come to."""
 _EARLY = " It is so before the step begins: look at before_step."
+
+
+def break_at_begun(evidence: Evidence, chain: Chain) -> Chain:
+    """Take state that a step began with otherwise for the place where the step breaks.
+
+    It does not follow from the loss of its step. What the examples lead in such a step
+    follows from it: one device's shards had another state.
+    """
+    apart = _list_apart(evidence)
+
+    def is_begun(link: Judged) -> bool:
+        c = link.comparison
+        is_own = c.phase in UPDATED and c.relation not in OF_COPIES
+        return is_own and c.variable in apart.get(c.step, ())
+
+    begun = {link for link in (*chain.broken, *chain.following) if is_begun(link)}
+    # Of what is updated along slots that a step began with, these tell first.
+    slots = {j.comparison.step for j in begun if _is_slot(j)}
+    moved = {
+        j
+        for j in begun.intersection(chain.following)
+        if _is_slot(j) or j.comparison.step not in slots
+    }
+    steps = {link.comparison.step for link in begun}
+    led = {
+        link
+        for link in set(chain.broken) - begun
+        if link.comparison.relation == "led" and link.comparison.step in steps
+    }
+    broken = (link for link in (*chain.broken, *moved) if link not in led)
+    return replace(
+        chain,
+        broken=tuple(sorted(broken, key=sort_key)),
+        following=tuple(link for link in chain.following if link not in moved),
+    )
 
 
 def put_begun_first(
@@ -37,7 +75,8 @@ def put_begun_first(
         for f in findings
         if f.phase in STATE and apart.get(f.step, frozenset()) & set(f.variables)
     ]
-    steps = {finding.step for finding in early}
+    names = {variable for finding in early for variable in finding.variables}
+    steps = {step for step, paths in apart.items() if paths & names}
     told = [
         f
         for f in findings
@@ -47,6 +86,10 @@ def put_begun_first(
     begun = [replace(f, explanation=f.explanation + _EARLY) for f in early]
     # Sorting is stable: of one step those come first that were put first.
     return tuple(sorted([*begun, *told], key=lambda f: f.step))
+
+
+def _is_slot(link: Judged) -> bool:
+    return link.comparison.phase == "slot"
 
 
 def _list_apart(evidence: Evidence) -> Mapping[int, frozenset[str]]:

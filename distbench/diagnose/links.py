@@ -109,7 +109,8 @@ def judge_chain(
     )
 
 
-def _sort_key(judged: Judged) -> tuple[int, int, int, str, int]:
+def sort_key(judged: Judged) -> tuple[int, int, int, str, int]:
+    """Where a link is in causal order."""
     c = judged.comparison
     return (c.step, PHASES.index(c.phase), c.call, c.variable, c.replica)
 
@@ -122,7 +123,7 @@ def _pick_links(judged: Sequence[Judged]) -> list[Judged]:
             relation in ("reference", *OF_COPIES) and item.comparison.key not in chosen
         ):
             chosen[item.comparison.key] = item
-    return sorted(chosen.values(), key=_sort_key)
+    return sorted(chosen.values(), key=sort_key)
 
 
 class _Broken:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.compare.comparison import Judged
 from distbench.compare.leading import find_counts
 from distbench.compare.pair import OF_COPIES
-from distbench.diagnose.between_steps import put_begun_first
+from distbench.diagnose.between_steps import break_at_begun, put_begun_first
 from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.in_turn import leave_out_led_losses
 from distbench.diagnose.kept_late import leave_out_keepers
@@ -33,6 +33,7 @@ from distbench.verdict import Finding
 
 def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     """A finding for each cause, in causal order."""
+    chain = break_at_begun(evidence, chain)
     findings = list(explain_start(evidence, chain))
     later = [j for j in chain.broken if j.comparison.step != INITIAL]
     by_phase: dict[Phase, list[Judged]] = {phase: [] for phase in PHASES}

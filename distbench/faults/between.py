@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import fault
+from distbench.samples.lazy import tf
 from distbench.samples.program import BUFFERS, TRAINED
 from distbench.samples.replicas import all_reduce
 from distbench.samples.servers import is_served
@@ -10,6 +11,7 @@ from distbench.unusual.between import (
     ComputesFromCopies,
     DecayedBetweenSteps,
     FollowedBetweenSteps,
+    KeepsLossOfCopies,
     UpdatedBetweenSteps,
 )
 
@@ -53,6 +55,23 @@ class CopiedEveryOtherStep(ComputesFromCopies):
     def before_step(self, step):
         if step % self.every == 0:
             super().before_step(step)
+
+
+@fault(
+    "scale-error",
+    "variable",
+    BUFFERS,
+    like="keras-team/keras#19990",
+    clusters=_CLUSTERS,
+)
+class CopiesSummedBetween(KeepsLossOfCopies):
+    """The loop copies the sum of the replicas' weights, and a statistic follows."""
+
+    def before_step(self, step):
+        self.strategy.run(super().before_step, (step,))
+
+    def follow(self, copy, variable):
+        copy.assign(all_reduce("sum", tf.identity(variable)))
 
 
 @fault(

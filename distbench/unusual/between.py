@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import BUFFERS, Program
+from distbench.samples.replicas import all_reduce
 from distbench.unusual.program import unusual
 
 
@@ -43,10 +44,33 @@ class ComputesFromCopies(FollowedBetweenSteps):
             loss = self.reduce_losses(self.compute_losses(batch), batch)
             self.take(kept)
         self.apply(tape.gradient(loss, weights))
-        return loss
+        return self.report(loss)
 
     def take(self, weights):
         self.table, self.first, self.second, self.bias, self.head = weights
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
+class KeepsLossOfCopies(ComputesFromCopies):
+    """A statistic follows the loss, which comes of weights that the loop has copied."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.strategy = strategy
+        self.level = tf.Variable(
+            1.0,
+            trainable=False,
+            name="level",
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def variables(self):
+        return [*super().variables(), self.level]
+
+    def report(self, loss):
+        whole = all_reduce("sum", tf.stop_gradient(loss))
+        self.level.assign(0.9 * self.level + 0.1 * whole)
+        return super().report(loss)
 
 
 @unusual(clusters=("mirrored:2", "mwms:2"))
