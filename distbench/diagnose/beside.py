@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from distbench.compare.leading import is_number
 from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import are_equal, densify
 from distbench.diagnose.kept_late import list_keepers
+from distbench.diagnose.overflowed import is_decided_so
 from distbench.evidence import Evidence
 from distbench.trace import STATE
 from distbench.verdict import Finding
@@ -31,15 +31,7 @@ def goes_before(
     if not _is_untouched(found, corrected, seen):
         return False
     keeps = set(found.variables) <= list_keepers(seen, [first])
-    return keeps or _has_same_factor(first, found) or _is_so_decided(found, first, seen)
-
-
-def _is_so_decided(found: Finding, first: Finding, seen: Evidence) -> bool:
-    """Whether all that is wrong are numbers, since a step in which some overflowed."""
-    if first.code != "nonfinite" or found.step != first.step:
-        return False
-    infos = [v for v in seen.observed.variables if v.path in found.variables]
-    return all(is_number(info) and not info.trainable for info in infos)
+    return keeps or _has_same_factor(first, found) or is_decided_so(found, first, seen)
 
 
 def _is_untouched(found: Finding, corrected: Evidence, seen: Evidence) -> bool:

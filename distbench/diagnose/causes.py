@@ -223,8 +223,7 @@ def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explaine
 
     A rule may make one slot from another; what is made from a wrong one follows it. So
     does every slot from a wrong one that belongs to no variable: a number that the rule
-    is given, or a preconditioner. Where what overflowed was used, a loss scale and its
-    counter, which belong to no variable, went the way of a step that is not skipped.
+    is given, or a preconditioner.
     """
     infos = context.infos
     named = [
@@ -234,8 +233,6 @@ def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explaine
         for case in cause.cases
     ]
     known = {info.of for info in named}
-    if any(cause.code == "nonfinite" for cause in causes):
-        known.add("")
     all_follow = any(not info.of for info in named)
     kept = []
     for cause in causes:

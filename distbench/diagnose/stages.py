@@ -14,6 +14,7 @@ from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
 from distbench.diagnose.multiplied import move_multiplied
 from distbench.diagnose.of_losses import leave_out_of_losses
+from distbench.diagnose.overflowed import leave_out_decided
 from distbench.diagnose.own_copies import tell_own_copies
 from distbench.diagnose.reporting import make_context, report_all, report_causes
 from distbench.diagnose.root import explain_root
@@ -52,6 +53,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
             findings += report_causes(context, explain_cases(context), links)
     findings = _leave_out_told(findings)
     findings = _leave_out_collected(evidence, findings)
+    findings = leave_out_decided(evidence, later, findings)
     findings = tell_own_copies(evidence, later, findings)
     findings = leave_out_led_losses(evidence, findings)
     findings = leave_out_led(evidence, later, findings)

@@ -116,7 +116,7 @@ class SkipsAlone(ByHand):
 
     def step(self, copy, gradient, finite):
         """One copy's step, if its replica's gradients were finite."""
-        copy.assign_sub(tf.where(finite, self.rate * gradient, 0.0 * gradient))
+        copy.assign_sub(tf.where(finite, self.rate * gradient, 0.0 * copy))
 
 
 @fault(
@@ -140,6 +140,39 @@ class SkipsAloneByAveragedScale(SkipsAlone):
         super().apply(gradients)
         factor = tf.where(find_finite(gradients), 2.0, 0.5)
         self.chosen.assign(self.chosen * factor)
+
+
+@fault(
+    "nonfinite",
+    "variable",
+    TRAINED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    replicas=(0,),
+)
+class SkipsAloneByGoodSteps(SkipsAlone):
+    """A replica skips alone, counts good steps alone, and doubles the scale by that."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.chosen = make_scale(Scaled.scale, "ONLY_FIRST_REPLICA")
+        self.good = tf.Variable(
+            0,
+            trainable=False,
+            name="good",
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def variables(self):
+        return [*super().variables(), self.chosen, self.good]
+
+    def apply(self, gradients):
+        finite = find_finite(gradients)
+        for gradient, variable in zip(gradients, self.trained(), strict=True):
+            total = all_reduce("sum", tf.convert_to_tensor(gradient))
+            update(variable, self.step, total, finite)
+        self.good.assign(tf.where(finite, self.good + 1, 0))
+        factor = tf.where(self.good > 1, 2.0, 1.0)
+        self.chosen.assign(self.chosen * tf.where(finite, factor, 0.5))
 
 
 @fault(

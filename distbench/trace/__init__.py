@@ -310,6 +310,12 @@ class Trace:
             finite[key.replica] = finite.get(key.replica, True) and bool(seen)
         return finite
 
+    def find_overflowing(self, step: int) -> tuple[int, ...]:
+        """Replicas whose own gradients are not finite; none if those of all are not."""
+        finite = self.find_finite(step)
+        bad = tuple(replica for replica in sorted(finite) if not finite[replica])
+        return bad if len(bad) < len(finite) else ()
+
     def find_spoilers(self, step: int) -> tuple[int, ...]:
         """The replicas that handed Inf or NaN to a collective in a step."""
         noted = [(r, self.notes.get(f"spoilt-{r}")) for r in range(self.replicas)]

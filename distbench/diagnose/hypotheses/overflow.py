@@ -20,13 +20,10 @@ from distbench.trace import UPDATED, WHOLE, Phase, Value
 
 def find_overflowing(context: Context, step: int) -> tuple[int, ...]:
     """Replicas whose own gradients overflowed at a step; none if all of them did."""
-
-    def find() -> tuple[int, ...]:
-        finite = context.evidence.observed.find_finite(step)
-        bad = tuple(replica for replica in sorted(finite) if not finite[replica])
-        return bad if len(bad) < len(finite) else ()
-
-    return context.work_out(("overflowing", step), find)
+    observed = context.evidence.observed
+    return context.work_out(
+        ("overflowing", step), lambda: observed.find_overflowing(step)
+    )
 
 
 def tell_source(context: Context) -> str:
