@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
+from distbench.faults.pairing import OnlyDenseSummed as _OnlyDenseSummed
 from distbench.samples.lazy import tf
 from distbench.samples.program import HEAD, TABLE, OwnReduction
 from distbench.samples.replicas import all_reduce
 
 
-class _ThenClipped(OwnReduction):
-    """Whatever the sums are, their global norm is clipped, which is right."""
+class _ThenClipped:
+    """Put before a reduction: the global norm of what that gives is clipped."""
 
     def reduce(self, gradients):
-        return list(tf.clip_by_global_norm(self.sum_up(gradients), 0.05)[0])
+        return list(tf.clip_by_global_norm(super().reduce(gradients), 0.05)[0])
 
-    def sum_up(self, gradients):
-        """What each replica makes of the gradients of all."""
-        raise NotImplementedError
+
+class _HeadAveraged(OwnReduction):
+    def reduce(self, gradients):
+        summed = super().reduce(gradients[:-1])
+        return summed + list(all_reduce("mean", gradients[-1:]))
 
 
 @fault(
@@ -26,11 +29,8 @@ class _ThenClipped(OwnReduction):
     like="horovod/horovod#2279",
     clusters=WIDE,
 )
-class OnlyDenseSummedThenClipped(_ThenClipped):
+class OnlyDenseSummedThenClipped(_ThenClipped, _OnlyDenseSummed):
     """The table's gradient stays the replica's own, and enters the norm of all."""
-
-    def sum_up(self, gradients):
-        return gradients[:1] + list(all_reduce("sum", gradients[1:]))
 
 
 @fault(
@@ -40,9 +40,5 @@ class OnlyDenseSummedThenClipped(_ThenClipped):
     like="keras-team/keras#20541",
     clusters=WIDE,
 )
-class HeadAveragedThenClipped(_ThenClipped):
+class HeadAveragedThenClipped(_ThenClipped, _HeadAveraged):
     """The head's gradient is averaged, and the norm of all is clipped."""
-
-    def sum_up(self, gradients):
-        summed = list(all_reduce("sum", gradients[:-1]))
-        return summed + list(all_reduce("mean", gradients[-1:]))

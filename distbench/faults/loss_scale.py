@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import keras2, legacy, tf
@@ -18,6 +20,7 @@ from distbench.samples.program import TRAINED, ByHand, OwnReduction
 from distbench.samples.replicas import all_reduce, count_replicas, update
 
 _LAST = slice(-1, None)
+_overflow = partial(fault, "nonfinite", like="NVIDIA-NeMo/Megatron-Bridge#5591")
 
 
 class _Keras2(Scaled):
@@ -66,13 +69,7 @@ class Keras3LastOverflows(Keras3Scaled):
     spoilt = _LAST
 
 
-@fault(
-    "nonfinite",
-    "reduced_gradient",
-    TRAINED,
-    like="NVIDIA-NeMo/Megatron-Bridge#5591",
-    replicas=(-1,),
-)
+@_overflow("reduced_gradient", TRAINED, replicas=(-1,))
 class OverflowLeftOut(Scaled):
     """A replica whose gradients overflow gives zeros to the sum, and all go on."""
 
@@ -88,13 +85,7 @@ class OverflowLeftOut(Scaled):
         super().apply(gradients)
 
 
-@fault(
-    "nonfinite",
-    "variable",
-    TRAINED,
-    like="NVIDIA-NeMo/Megatron-Bridge#5591",
-    replicas=(0,),
-)
+@_overflow("variable", TRAINED, replicas=(0,))
 class SkipsAlone(ByHand):
     """A replica whose gradients overflow leaves its own copy as it is."""
 
@@ -119,13 +110,7 @@ class SkipsAlone(ByHand):
         copy.assign_sub(tf.where(finite, self.rate * gradient, 0.0 * copy))
 
 
-@fault(
-    "nonfinite",
-    "variable",
-    TRAINED,
-    like="NVIDIA-NeMo/Megatron-Bridge#5591",
-    replicas=(0,),
-)
+@_overflow("variable", TRAINED, replicas=(0,))
 class SkipsAloneByAveragedScale(SkipsAlone):
     """A replica skips alone, and all go on with the mean of what scale each chooses."""
 
@@ -142,13 +127,7 @@ class SkipsAloneByAveragedScale(SkipsAlone):
         self.chosen.assign(self.chosen * factor)
 
 
-@fault(
-    "nonfinite",
-    "variable",
-    TRAINED,
-    like="NVIDIA-NeMo/Megatron-Bridge#5591",
-    replicas=(0,),
-)
+@_overflow("variable", TRAINED, replicas=(0,))
 class SkipsAloneByGoodSteps(SkipsAlone):
     """A replica skips alone, counts good steps alone, and doubles the scale by that."""
 
@@ -175,14 +154,7 @@ class SkipsAloneByGoodSteps(SkipsAlone):
         self.chosen.assign(self.chosen * tf.where(finite, factor, 0.5))
 
 
-@fault(
-    "nonfinite",
-    "reduced_gradient",
-    ("kernel", "bias"),
-    like="NVIDIA-NeMo/Megatron-Bridge#5591",
-    workload="linear",
-    replicas=(-1,),
-)
+@_overflow("reduced_gradient", ("kernel", "bias"), workload="linear", replicas=(-1,))
 @optimizer("SGD", 0.1)
 class OwnOverflowLeftOut(Changing):
     """A replica hands on zeros where its own gradients are not finite; all are."""
@@ -192,13 +164,7 @@ class OwnOverflowLeftOut(Changing):
         return [tf.where(finite, gradient, 0.0) for gradient in gradients]
 
 
-@fault(
-    "nonfinite",
-    "reduced_gradient",
-    TRAINED,
-    like="NVIDIA-NeMo/Megatron-Bridge#5591",
-    replicas=(-1,),
-)
+@_overflow("reduced_gradient", TRAINED, replicas=(-1,))
 class OwnOverflowOfRowsLeftOut(OwnReduction):
     """A replica whose gradients, some sparse, are not finite sums zeros; all are."""
 
@@ -210,12 +176,7 @@ class OwnOverflowOfRowsLeftOut(OwnReduction):
         return super().reduce([tf.where(finite, g, 0.0) for g in gradients])
 
 
-@fault(
-    "nonfinite",
-    "reduced_gradient",
-    TRAINED,
-    like="NVIDIA-NeMo/Megatron-Bridge#5591",
-)
+@_overflow("reduced_gradient", TRAINED)
 class AsksItselfAlone(ScaledByHand):
     """A scale of its own, and each replica leaves out what overflows of its share."""
 
@@ -223,12 +184,7 @@ class AsksItselfAlone(ScaledByHand):
         return finite
 
 
-@fault(
-    "nonfinite",
-    "reduced_gradient",
-    TRAINED,
-    like="NVIDIA-NeMo/Megatron-Bridge#5591",
-)
+@_overflow("reduced_gradient", TRAINED)
 class AsksItselfForTheMeanOfScales(AsksItselfAlone):
     """Each replica leaves out what overflows of its share; scales are averaged."""
 

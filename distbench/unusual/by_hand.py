@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import AdamByHand, ByHand, MomentumByHand, PartlyByHand
-from distbench.samples.replicas import update
+from distbench.samples.replicas import make_zeros, update
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
 
@@ -215,15 +215,7 @@ class RootsByHand(MomentumByHand):
 
     def build(self, strategy):
         super().build(strategy)
-        self.buffers = [
-            tf.Variable(
-                tf.zeros_like(variable),
-                trainable=False,
-                name=f"root{place}",
-                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-            )
-            for place, variable in enumerate(self.trained())
-        ]
+        self.buffers = make_zeros(self.trained(), "root", "ONLY_FIRST_REPLICA")
 
     def take(self, place, gradient):
         own, buffer = tf.convert_to_tensor(gradient), self.buffers[place]

@@ -6,7 +6,7 @@ import numpy as np
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import Program
-from distbench.samples.replicas import all_reduce, update
+from distbench.samples.replicas import all_reduce, make_zeros, update
 from distbench.unusual.exchange import ALIKE
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
@@ -127,15 +127,7 @@ class KeepsWhatTheClimbAdds(AscendsFirst):
 
     def build(self, strategy):
         super().build(strategy)
-        self.added = [
-            tf.Variable(
-                tf.zeros_like(variable),
-                trainable=False,
-                name=f"added{place}",
-                aggregation=tf.VariableAggregation.MEAN,
-            )
-            for place, variable in enumerate(self.trained())
-        ]
+        self.added = make_zeros(self.trained(), "added", "MEAN")
 
     def variables(self):
         return [*self.trained(), *self.added]

@@ -19,15 +19,19 @@ class MicroSteps(Program):
     def replica_step(self, batch):
         total, loss = None, 0.0
         for number in range(self.parts):
-            part = [array[number :: self.parts] for array in batch]
-            with tf.GradientTape() as tape:
-                share = self.reduce_losses(self.compute_losses(part), part)
-            found = tape.gradient(share, self.trained())
-            dense = [tf.convert_to_tensor(gradient) for gradient in found]
+            share, dense = self.differentiate(batch, number)
             total = self.add(total, dense) if total else dense
             loss += share
         self.apply(self.transform(total))
         return loss
+
+    def differentiate(self, batch, number):
+        """Loss and gradients of one part."""
+        part = [array[number :: self.parts] for array in batch]
+        with tf.GradientTape() as tape:
+            share = self.reduce_losses(self.compute_losses(part), part)
+        found = tape.gradient(share, self.trained())
+        return share, [tf.convert_to_tensor(gradient) for gradient in found]
 
     def add(self, total, gradients):
         """What is accumulated with those of one more part."""
@@ -42,11 +46,8 @@ class MicroStepsInLoop(MicroSteps):
         total = [tf.zeros_like(variable) for variable in self.trained()]
         loss = tf.zeros([])
         for number in tf.range(self.parts):
-            part = [array[number :: self.parts] for array in batch]
-            with tf.GradientTape() as tape:
-                share = self.reduce_losses(self.compute_losses(part), part)
-            found = tape.gradient(share, self.trained())
-            total = self.add(total, [tf.convert_to_tensor(g) for g in found])
+            share, dense = self.differentiate(batch, number)
+            total = self.add(total, dense)
             loss += share
         self.apply(self.transform(total))
         return loss
