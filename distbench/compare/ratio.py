@@ -44,6 +44,15 @@ def fit_common_ratio(pairs: Iterable[tuple[Array, Array]]) -> RatioFit | None:
     return fit_ratio(np.concatenate(seen), np.concatenate(wanted)) if seen else None
 
 
+def fit_multiple(observed: Array, whole: Array) -> float | None:
+    """By what number an array was multiplied; None if something else was done."""
+    fit = fit_ratio(observed, whole)
+    if fit is None:
+        return None
+    rest = measure_size(observed - fit.ratio * whole)
+    return fit.ratio if rest <= SAME * measure_size(observed) else None
+
+
 def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
     """Fit a ratio; None where the expected value is 0 or not everything is finite."""
     scale = measure_size(expected)

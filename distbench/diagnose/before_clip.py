@@ -11,13 +11,12 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import (
-    SAME,
     are_alike,
     are_same_factors,
     fit_common_ratio,
-    fit_ratio,
+    fit_multiple,
 )
-from distbench.compare.values import Array, measure_size, take_numbers
+from distbench.compare.values import Array, take_numbers
 from distbench.diagnose.context import Context, Hypothesis, Numbered
 from distbench.diagnose.hypotheses.norms import GlobalNorm, list_global_norms
 from distbench.diagnose.hypotheses.reduction import (
@@ -114,7 +113,7 @@ def _read_held(
     factors = {
         number: factor
         for number, total in sums.items()
-        if (factor := _find_factor(context.cases[number].observed, total)) is not None
+        if (factor := fit_multiple(context.cases[number].observed, total) or 0.0) > 0
     }
     most = _pick_most([*factors.values(), *_list_right(context, place)])
     if most is None:
@@ -133,15 +132,6 @@ def _read_held(
             if number not in common
         },
     )
-
-
-def _find_factor(observed: Array, total: Array) -> float | None:
-    """The number by which a sum was multiplied; None if that is not what was done."""
-    fit = fit_ratio(observed, total)
-    if fit is None or fit.ratio <= 0:
-        return None
-    rest = measure_size(observed - fit.ratio * total)
-    return fit.ratio if rest <= SAME * measure_size(observed) else None
 
 
 def _list_right(context: Context, place: TraceKey) -> Sequence[float]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from distbench.compare.comparison import Judged
 from distbench.diagnose.links import Chain
+from distbench.diagnose.names import tell_more
 from distbench.diagnose.reporting import report_all
 from distbench.evidence import Evidence
 from distbench.trace import PHASES, Phase
@@ -52,6 +53,5 @@ def _tell_loss(
 
 
 def _name(finding: Finding) -> str:
-    more = len(finding.variables) - 1
-    others = f" (and {more} more)" if more else ""
-    return f"{finding.phase} of '{finding.variable}'{others}"
+    more = tell_more(finding.variables)
+    return f"{finding.phase} of '{finding.variable}'{more}"

@@ -44,7 +44,8 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     ]
     if not cases:
         return
-    repeated, scaled, own = _tell(context, [case for _, case in cases])
+    adds_up = _add_up(context, [case for _, case in cases])
+    repeated, scaled, own = _tell(n, adds_up=adds_up)
     yield Hypothesis(
         code="slot-repeated" if context.phase == "slot" else "update-repeated",
         predicted={
@@ -59,7 +60,7 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         predicted={number: n * case.expected for number, case in cases},
         detail=scaled,
         ratio=float(n),
-        advice=_ADVICE if _add_up(context, [case for _, case in cases]) else "",
+        advice=_ADVICE if adds_up else "",
     )
     if context.phase == "slot":
         return
@@ -69,7 +70,7 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         for number, shards in alone.items()
         if shards
     }
-    follows = keeps_gradients(context) and not _add_up(context, [c for _, c in cases])
+    follows = keeps_gradients(context) and not adds_up
     yield Hypothesis(
         code="nonlinear-before-reduction" if follows else "statistics-not-synchronized",
         predicted=predicted,
@@ -120,10 +121,9 @@ def explain_by_assigned_steps(context: Context) -> Iterator[Hypothesis]:
     )
 
 
-def _tell(context: Context, cases: Sequence[Pair]) -> tuple[str, str, str]:
+def _tell(n: int, *, adds_up: bool) -> tuple[str, str, str]:
     """Words for each of the three: a variable may be set so without an aggregation."""
-    n = context.replicas
-    if _add_up(context, cases):
+    if adds_up:
         does = "it adds up what the replicas"
         return (
             f"{does} add to it, which is {n} times what the step should add",

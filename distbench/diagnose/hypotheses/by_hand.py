@@ -127,15 +127,19 @@ def find_own(context: Context, factor: float = 1.0) -> Find | None:
     apart = context.evidence.fed.apart
     if apart is not None and factor == 1:
         return apart.get
-    alone = list_alone(context, factor)
-    if len(alone) < context.replicas:
-        return None
-    values = {
-        key.at(replica): value
-        for replica, trace in enumerate(alone)
-        for key, value in trace.select(replica=0)
-    }
-    return values.get
+
+    def join() -> Find | None:
+        alone = list_alone(context, factor)
+        if len(alone) < context.replicas:
+            return None
+        values = {
+            key.at(replica): value
+            for replica, trace in enumerate(alone)
+            for key, value in trace.select(replica=0)
+        }
+        return values.get
+
+    return context.work_out(("own steps", factor), join)
 
 
 def find_sum(context: Context, kept: Sequence[int]) -> Find | None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, fit_ratio
-from distbench.compare.values import Array, measure_size
+from distbench.compare.ratio import fit_multiple
+from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, Source, list_sources
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.trace import TraceKey
@@ -140,11 +140,9 @@ def _find_factor(
         return 0.0
     handed, whole = np.concatenate(made), np.concatenate(raw)
     kept = handed != 0
-    fit = fit_ratio(handed[kept], whole[kept])
-    if fit is None or np.all(kept | (whole == 0)):
+    if np.all(kept | (whole == 0)):
         return 0.0
-    rest = measure_size(handed[kept] - fit.ratio * whole[kept])
-    return fit.ratio if rest <= SAME * measure_size(handed) else 0.0
+    return fit_multiple(handed[kept], whole[kept]) or 0.0
 
 
 def _carry(
