@@ -81,14 +81,7 @@ def list_shared_state(seen: Seen, table: VariableTable) -> tuple[str, ...]:
         flow.add(traced)
         led = flow.spread(own)
         joined = led & (flow.spread(others) | flow.collectives)
-        writes = Writes(traced[0].graph)
-        for variable in table.state:
-            if variable.info.role == "variable" and not variable.info.trainable:
-                taken = _Flow(trained=set(), ends=ends)
-                values = writes.list_written(variable.components)
-                taken.add(values)
-                if joined & (taken.places | {find_place(value) for value in values}):
-                    found[variable.info.path] = None
+        found |= dict.fromkeys(_list_made(table, traced[0].graph, joined, ends))
     return tuple(found)
 
 
@@ -119,21 +112,35 @@ def list_made_of(
     wanted = {find_place(source) for source in traced}
     ended = wanted | {find_place(end) for end in ends}
     found: dict[str, None] = {}
+    unread = frozenset(find_trained(table))
     for graph in {id(t.graph): t.graph for t in traced}.values():
-        writes = Writes(graph)
-        written = {
-            variable.info.path: writes.list_written(variable.components)
-            for variable in table.state
-            if variable.info.role == "variable" and not variable.info.trainable
-        }
-        # One walk for all: a large model has hundreds of them.
-        flow = _Flow(trained=set(), ends=ended, unread=frozenset(find_trained(table)))
-        flow.add([value for values in written.values() for value in values])
-        made = wanted | flow.spread(wanted)
-        for path, values in written.items():
-            if any(find_place(value) in made for value in values):
-                found[path] = None
+        found |= dict.fromkeys(_list_made(table, graph, wanted, ended, unread))
     return tuple(found)
+
+
+def _list_made(
+    table: VariableTable,
+    graph: Any,
+    wanted: set[Place],
+    ends: set[Place],
+    unread: frozenset[int] = frozenset(),
+) -> list[str]:
+    """State of the model, of what is not trained, that a graph makes of some places."""
+    writes = Writes(graph)
+    written = {
+        variable.info.path: writes.list_written(variable.components)
+        for variable in table.state
+        if variable.info.role == "variable" and not variable.info.trainable
+    }
+    # One walk for all: a large model has hundreds of them.
+    flow = _Flow(trained=set(), ends=ends, unread=unread)
+    flow.add([value for values in written.values() for value in values])
+    made = wanted | flow.spread(wanted)
+    return [
+        path
+        for path, values in written.items()
+        if any(find_place(value) in made for value in values)
+    ]
 
 
 def is_made_of(
