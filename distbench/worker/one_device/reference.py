@@ -29,7 +29,7 @@ from distbench.worker.one_device.handed import Handed, LedSteps
 from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.handles import Handles, find_written
+from distbench.worker.state.handles import Handles, find_written, find_written_late
 from distbench.worker.state.values import are_equal, leaves_digits
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.session import Session
@@ -80,10 +80,7 @@ class Reference:
         self.draws = find_draws(graph)
         self.seeds = find_seeds(graph)
         self.graph = graph
-        # What a metric counts leads no later step.
-        shown = {path for metric in session.metrics for path in metric.state}
-        own = (self._own & self.list_written()) - shown
-        self.handed.leads_own = bool(own) and not program.shards_known
+        self.handed.leads_own = not program.shards_known and bool(self._list_led_own())
         self.initial = session.read_state()
         self._left_out = LeftOut(session, scenario.injected, function)
         is_drawn = draws_on(graph, Handles(session.table).known)
@@ -103,6 +100,15 @@ class Reference:
         if self.session.program.acts_between_steps:
             return frozenset(v.path for v in self.session.variables)
         return find_written(self.graph, self.session.table)
+
+    def _list_led_own(self) -> set[str]:
+        """Paths of state of one replica that a step may make of what it trains."""
+        written = {*self.list_written()}
+        if not self.session.program.acts_between_steps:
+            written &= find_written_late(self.graph, self.session.table)
+        # What a metric counts leads no later step.
+        shown = {path for metric in self.session.metrics for path in metric.state}
+        return (self._own & written) - shown
 
     def list_dtypes(self) -> frozenset[str]:
         """The dtypes of the model's variables."""

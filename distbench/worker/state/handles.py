@@ -74,6 +74,30 @@ def find_written(graph: Any, table: VariableTable) -> frozenset[str]:
     return frozenset(info.path for info in found if info is not None)
 
 
+def find_written_late(graph: Any, table: VariableTable) -> frozenset[str]:
+    """Paths of what a step may change once it has begun to change what trains.
+
+    Only that can be made of an update: what comes before in the graph is run before
+    where both use a variable. What calls a function may change all that it is given.
+
+    Args:
+        graph: Of the step on one device.
+        table: The subject's variables.
+    """
+    handles = Handles(table)
+    infos = {inner.name: handles.find(inner) for _, inner in graph.captures}
+    found: set[str] = set()
+    has_begun = False
+    for op in graph.get_operations():
+        if op.type in READS:
+            continue
+        taken = [info for i in op.inputs if (info := infos.get(i.name)) is not None]
+        has_begun |= any(i.role == "variable" and i.trainable for i in taken)
+        if has_begun:
+            found.update(info.path for info in taken)
+    return frozenset(found)
+
+
 def list_written(graph: Any) -> Iterator[Any]:
     """What ops take that change a variable, its handle among them."""
     for op in list_ops(graph):
