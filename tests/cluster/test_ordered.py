@@ -29,3 +29,9 @@ def test_other_shards_keep_the_order_of_the_batch() -> None:
     run = check_one(f"{_PROGRAMS}:TextsOfTwoWords")
     assert run.status == "pass", run.findings
     assert "which examples are together in a batch" in run.message
+
+
+def test_rounding_that_hangs_on_the_order_is_no_matter_of_order() -> None:
+    run = check_one(f"{_PROGRAMS}:ShiftsBeforeBatchStatistics")
+    assert run.status == "pass", run.findings
+    assert "which examples are together in a batch, so" in run.message

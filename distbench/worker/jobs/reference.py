@@ -131,7 +131,7 @@ class ReferenceJobs:
         guards = goes_on and leaves_out_overflow(reference, recorded)
         probes = dict(Probes(reference, recorded).record(tier))
         probes.update(split_odd(reference, tier, recorded, probes))
-        counted = find_counted(reference, tier, recorded)
+        counted = find_counted(reference, tier, recorded, copying)
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved
         distinct = add_repeated_rows(feeder, tier, recorded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -15,6 +16,7 @@ from distbench.evidence import Tier
 from distbench.examples import Counted
 from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 from distbench.worker.one_device.reference import Reference
+from distbench.worker.one_device.twins import Twins
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_near, count_digits, widen
 from distbench.worker.stepping.program import count_batch, take_examples
@@ -25,6 +27,10 @@ _STEPS = 3
 """Steps that are asked whether the places of examples decide."""
 _ROUNDINGS = 8
 """So many of the largest value may each of a sum's addends be off."""
+_MOVES = 3
+"""Roundings under all of which another order changes a gradient that it leads."""
+_ROUNDED = 8
+"""So many times as far as rounding moves a gradient does an order that leads it."""
 _OTHERS = 3
 """What is put in an example's place before that is taken not to count: two examples may
 have no gradient, as under a hinge loss, or by chance the same one."""
@@ -36,7 +42,9 @@ Order = npt.NDArray[np.intp]
 _Gradients = Mapping[TraceKey, Value]
 
 
-def find_counted(reference: Reference, tier: Tier, recorded: Trace) -> Counted | None:
+def find_counted(
+    reference: Reference, tier: Tier, recorded: Trace, twins: Twins
+) -> Counted | None:
     """Which examples count on one device, of the batch and of each shard alone.
 
     An example does not count in its place if any other one in it leaves every gradient
@@ -52,6 +60,7 @@ def find_counted(reference: Reference, tier: Tier, recorded: Trace) -> Counted |
         reference: Ran all its steps before.
         tier: From whose states the steps start.
         recorded: What that gave.
+        twins: Moves states by rounding.
 
     Returns:
         Of the first step whose shards do not make up its batch, and where the order
@@ -62,7 +71,7 @@ def find_counted(reference: Reference, tier: Tier, recorded: Trace) -> Counted |
     if is_known or reference.draws or reference.examples > _MOST:
         return None
     for step in range(min(_STEPS, reference.scenario.steps)):
-        found = _Step(reference, tier, recorded, step)
+        found = _Step(reference, tier, recorded, step, twins)
         if not found.is_made_up and found.is_ordered:
             return found.count()
     return None
@@ -72,10 +81,16 @@ class _Step:
     """A step of the reference, asked what its gradients are made of."""
 
     def __init__(
-        self, reference: Reference, tier: Tier, recorded: Trace, step: int
+        self,
+        reference: Reference,
+        tier: Tier,
+        recorded: Trace,
+        step: int,
+        twins: Twins,
     ) -> None:
         self._reference = reference
         self._recorded = recorded
+        self._twins = twins
         self._tier = tier
         self._step = step
         self._batch = reference.draw(step)
@@ -118,12 +133,49 @@ class _Step:
     def is_ordered(self) -> bool:
         """Whether the order of examples leads a gradient of the batch or of a shard."""
         return any(
-            not self._is_near(replica, found)
+            self._is_led_by_order(replica, order)
             for replica, order in self._orders.items()
             if len(order) > 1
-            for found in [self._run(replica, np.roll(order, 1))]
-            if found
         )
+
+    def _is_led_by_order(self, replica: int, order: Order) -> bool:
+        """Whether another order changes some gradient, and more than rounding does.
+
+        A deep network may magnify the rounding of a sum, and whether it does hangs on
+        the last bits of all that it computes: so where these are moved another order
+        has to change the same gradient each time, and none the one of this order.
+        """
+        turned = np.roll(order, 1)
+        changed = self._list_astray(replica, self._run(replica, turned))
+        for number in () if self._tier == "exact" else range(1, _MOVES + 1):
+            if not changed:
+                break
+            own = self._measure(replica, self._run(replica, order, number))
+            other = self._measure(replica, self._run(replica, turned, number))
+            changed = {
+                key: noise
+                for key, known in changed.items()
+                for noise in [max(known, own.get(key, 0.0))]
+                if other.get(key, 0.0) > _ROUNDED * noise
+            }
+        return bool(changed)
+
+    def _list_astray(self, replica: int, found: _Gradients) -> dict[TraceKey, float]:
+        """Gradients of other examples that are not near those due, and 0 for each."""
+        due = self._due[replica]
+        return {
+            key: 0.0
+            for key, value in found.items()
+            if key not in due or not are_near(due[key], value, self._dtype)
+        }
+
+    def _measure(self, replica: int, found: _Gradients) -> dict[TraceKey, float]:
+        """By what share of its norm each gradient is another one than is due."""
+        due = self._due[replica]
+        return {
+            key: _measure_change(due[key], value) if key in due else math.inf
+            for key, value in found.items()
+        }
 
     def count(self) -> Counted:
         """The examples that count, of the batch and of each shard."""
@@ -220,34 +272,38 @@ class _Step:
         leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(self._batch)]
         return any(not np.array_equal(leaf[first], leaf[second]) for leaf in leaves)
 
-    def _run(self, replica: int, order: Order) -> _Gradients:
-        """Gradients of other examples; empty where the subject refuses them."""
+    def _run(self, replica: int, order: Order, move: int = 0) -> _Gradients:
+        """Gradients of other examples; empty where the subject refuses them.
+
+        Args:
+            replica: Whose state the step starts from.
+            order: The examples.
+            move: By which rounding to move that state; 0 leaves it.
+        """
         reference, step = self._reference, self._step
         batch: Any = take_examples(self._batch, order)
         values = reference.session.make_values()
         if replica == WHOLE:
             reference.session.restore_state(reference.starts[self._tier][step])
+        else:
+            reference.restore_shard(self._tier, step, replica)
+        if move:
+            start = reference.session.read_state()
+            moved = self._twins.move(self._tier, move, step, start)
+            reference.session.restore_state(moved)
+        if replica == WHOLE:
             try:
                 reference.run_whole(step, batch)
             except SubjectError:
                 return {}  # examples may belong together, as those of one text
-        else:
-            reference.restore_shard(self._tier, step, replica)
-            if not reference.runs_shard(step, batch):
-                return {}
+        elif not reference.runs_shard(step, batch):
+            return {}
         reference.session.collect_taps(step, values, replica=replica, phases=_PHASES)
         return dict(values.items())
 
     @property
     def _dtype(self) -> str | None:
         return self._reference.narrowest or None
-
-    def _is_near(self, replica: int, found: _Gradients) -> bool:
-        due = self._due[replica]
-        return all(
-            key in due and are_near(due[key], value, self._dtype)
-            for key, value in found.items()
-        )
 
     def _list_changed(self, replica: int, found: _Gradients) -> frozenset[str]:
         """Variables of which a gradient has other bits; all where some are lacking."""
@@ -258,6 +314,14 @@ class _Step:
             for key, value in due.items()
             if is_other or not np.array_equal(widen(value), widen(found[key]))
         )
+
+
+def _measure_change(before: Value, after: Value) -> float:
+    due, found = widen(before), widen(after)
+    if due.shape != found.shape:
+        return math.inf
+    change, size = np.linalg.norm(found - due), np.linalg.norm(due)
+    return float(change / max(size, np.finfo(np.float64).tiny))
 
 
 def _put(order: Order, place: int, example: int) -> Order:

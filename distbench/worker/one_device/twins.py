@@ -111,6 +111,17 @@ class Twins:
             for number, values in enumerate(found)
         )
 
+    def move(self, tier: Tier, number: int, step: int, state: State) -> State:
+        """A state moved by a rounding of its own dtypes.
+
+        Args:
+            tier: Of which the reference ran all steps.
+            number: Which of several roundings.
+            step: Before which step.
+            state: What to move.
+        """
+        return self._perturb(tier, state, self._seed(number, step), None)
+
     def record_led(
         self,
         tier: Tier,
