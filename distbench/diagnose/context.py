@@ -87,6 +87,19 @@ class Context:
         )
 
     @property
+    def is_of_some(self) -> bool:
+        """Whether some replicas have right what others have wrong.
+
+        No collective does that: what all take part in comes out alike on all.
+        """
+
+        def find() -> bool:
+            wrong = {case.key.at(WHOLE) for case in self.cases}
+            return any(key.at(WHOLE) in wrong for key in self.right)
+
+        return self.work_out("of some", find)
+
+    @property
     def calls(self) -> range:
         """Numbers of the updates that a step makes."""
         return self.work_out("calls", lambda: _count_calls(self.evidence))

@@ -267,6 +267,22 @@ class OverflowOfTheLargest(OwnReduction):
 
 
 @fault(
+    "scale-error",
+    "reduced_gradient",
+    TRAINED,
+    like="ByteDance-Seed/VeOmni#184",
+    replicas=(-1,),
+    clusters=("mirrored:2", "mwms:3"),
+)
+class HalvedByTheLast(OwnReduction):
+    """One replica halves the sum that it has: of two, as if that made it a mean."""
+
+    def reduce(self, gradients):
+        part = 0.5 if is_last() else 1.0
+        return [part * tf.convert_to_tensor(g) for g in super().reduce(gradients)]
+
+
+@fault(
     "replicas-diverged",
     "reduced_gradient",
     TRAINED,

@@ -92,3 +92,23 @@ def test_a_sum_of_some_that_is_clipped_lacks_the_others(replicas):
     )
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.replicas) == ("replica-dropped", (0,))
+
+
+def scale_on_last(factor):
+    """All replicas have the sum, and the last one so many times that."""
+
+    def reduce(locals_, step):
+        total = add_up(locals_)
+        scaled = {path: scale(value, factor) for path, value in total.items()}
+        return [*[total] * (len(locals_) - 1), scaled]
+
+    return reduce
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_no_collective_scales_the_sum_of_one_replica(factor):
+    evidence = observe(Fault(reduce=scale_on_last(factor)), steps=3)
+    (finding, *_) = judge(evidence).findings
+    assert (finding.code, finding.replicas) == ("scale-error", (1,))
+    assert finding.ratio == pytest.approx(factor)

@@ -33,7 +33,7 @@ def explain_by_mean(context: Context) -> Iterator[Hypothesis]:
     Of a rule that is linear the mean of what each replica makes of its own gradient is
     the same. It is the mean that users take, so it is asked before what a rule keeps.
     """
-    if context.phase in _TAKING:
+    if context.phase in _TAKING and not context.is_of_some:
         for trace in context.evidence.fed.sums:
             if _is_plain_mean(trace):
                 mean = _foretell(context, trace)

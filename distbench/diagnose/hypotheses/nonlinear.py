@@ -147,7 +147,8 @@ def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
     comes out as large however large the gradient is, as a matrix that is made
     orthogonal, is mostly averaged and not added up.
     """
-    if context.phase != "reduced_gradient" or context.evidence.fed.apart is None:
+    is_reduced = context.phase == "reduced_gradient" and not context.is_of_some
+    if not is_reduced or context.evidence.fed.apart is None:
         return
     changed = {
         source.number: made

@@ -109,7 +109,7 @@ def _shows_sum(context: Context, variable: str) -> bool:
 def explain_by_count(context: Context) -> Iterator[Hypothesis]:
     """The sum too often or divided: N, N², 1/N, 1/N²."""
     n = context.replicas
-    if context.phase not in SUMMED or n == 1:
+    if context.phase not in SUMMED or n == 1 or context.is_of_some:
         return
     sparse = {
         c.key.variable for c in context.cases if is_sparse(context, c.key.variable)
