@@ -70,15 +70,26 @@ def find_counted(
     is_known = reference.session.program.shards_known or not reference.repeats
     if is_known or reference.draws or reference.examples > _MOST:
         return None
+    rounded: set[tuple[int, str]] = set()
     for step in range(min(_STEPS, reference.scenario.steps)):
-        found = _Step(reference, tier, recorded, step, twins)
+        found = _Step(reference, tier, recorded, step, twins, rounded)
         if not found.is_made_up and found.is_ordered:
             return found.count()
     return None
 
 
 class _Step:
-    """A step of the reference, asked what its gradients are made of."""
+    """A step of the reference, asked what its gradients are made of.
+
+    Args:
+        reference: Ran all its steps before.
+        tier: From whose states the step starts.
+        recorded: What that gave.
+        step: Its number.
+        twins: Moves states by rounding.
+        rounded: Call and variable of gradients that rounding was seen to change as much
+            as another order does; it adds those that it sees.
+    """
 
     def __init__(
         self,
@@ -87,10 +98,12 @@ class _Step:
         recorded: Trace,
         step: int,
         twins: Twins,
+        rounded: set[tuple[int, str]],
     ) -> None:
         self._reference = reference
         self._recorded = recorded
         self._twins = twins
+        self._rounded = rounded
         self._tier = tier
         self._step = step
         self._batch = reference.draw(step)
@@ -147,26 +160,26 @@ class _Step:
         """
         turned = np.roll(order, 1)
         changed = self._list_astray(replica, self._run(replica, turned))
+        noise = dict.fromkeys(changed, 0.0)
         for number in () if self._tier == "exact" else range(1, _MOVES + 1):
             if not changed:
                 break
             own = self._measure(replica, self._run(replica, order, number))
             other = self._measure(replica, self._run(replica, turned, number))
-            changed = {
-                key: noise
-                for key, known in changed.items()
-                for noise in [max(known, own.get(key, 0.0))]
-                if other.get(key, 0.0) > _ROUNDED * noise
-            }
+            noise = {key: max(noise[key], own.get(key, 0.0)) for key in changed}
+            led = {k for k in changed if other.get(k, 0.0) > _ROUNDED * noise[k]}
+            self._rounded |= {(key.call, key.variable) for key in changed - led}
+            changed = led
         return bool(changed)
 
-    def _list_astray(self, replica: int, found: _Gradients) -> dict[TraceKey, float]:
-        """Gradients of other examples that are not near those due, and 0 for each."""
+    def _list_astray(self, replica: int, found: _Gradients) -> set[TraceKey]:
+        """Gradients of other examples that are not near those due."""
         due = self._due[replica]
         return {
-            key: 0.0
+            key
             for key, value in found.items()
-            if key not in due or not are_near(due[key], value, self._dtype)
+            if (key.call, key.variable) not in self._rounded
+            and not (key in due and are_near(due[key], value, self._dtype))
         }
 
     def _measure(self, replica: int, found: _Gradients) -> dict[TraceKey, float]:
