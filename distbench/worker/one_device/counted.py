@@ -164,10 +164,14 @@ class _Step:
         for number in () if self._tier == "exact" else range(1, _MOVES + 1):
             if not changed:
                 break
-            own = self._measure(replica, self._run(replica, order, number))
-            other = self._measure(replica, self._run(replica, turned, number))
-            noise = {key: max(noise[key], own.get(key, 0.0)) for key in changed}
-            led = {k for k in changed if other.get(k, 0.0) > _ROUNDED * noise[k]}
+            own = self._run(replica, order, number)
+            other = self._run(replica, turned, number)
+            noise = {k: max(noise[k], self._measure(replica, k, own)) for k in changed}
+            led = {
+                key
+                for key in changed
+                if self._measure(replica, key, other) > _ROUNDED * noise[key]
+            }
             self._rounded |= {(key.call, key.variable) for key in changed - led}
             changed = led
         return bool(changed)
@@ -182,13 +186,17 @@ class _Step:
             and not (key in due and are_near(due[key], value, self._dtype))
         }
 
-    def _measure(self, replica: int, found: _Gradients) -> dict[TraceKey, float]:
-        """By what share of its norm each gradient is another one than is due."""
-        due = self._due[replica]
-        return {
-            key: _measure_change(due[key], value) if key in due else math.inf
-            for key, value in found.items()
-        }
+    def _measure(self, replica: int, key: TraceKey, found: _Gradients) -> float:
+        """By what share of its norm a gradient is another one than is due."""
+        if key not in found:
+            return 0.0
+        if key not in self._due[replica]:
+            return math.inf
+        due, seen = widen(self._due[replica][key]), widen(found[key])
+        if due.shape != seen.shape:
+            return math.inf
+        change, size = np.linalg.norm(seen - due), np.linalg.norm(due)
+        return float(change / max(size, np.finfo(np.float64).tiny))
 
     def count(self) -> Counted:
         """The examples that count, of the batch and of each shard."""
@@ -327,14 +335,6 @@ class _Step:
             for key, value in due.items()
             if is_other or not np.array_equal(widen(value), widen(found[key]))
         )
-
-
-def _measure_change(before: Value, after: Value) -> float:
-    due, found = widen(before), widen(after)
-    if due.shape != found.shape:
-        return math.inf
-    change, size = np.linalg.norm(found - due), np.linalg.norm(due)
-    return float(change / max(size, np.finfo(np.float64).tiny))
 
 
 def _put(order: Order, place: int, example: int) -> Order:

@@ -230,11 +230,6 @@ class _Flow:
                     seen.add(find_place(source))
                     waiting.append(source)
 
-    @property
-    def places(self) -> set[Place]:
-        """All that something else is computed of."""
-        return set(self._used)
-
     def spread(self, start: Iterable[Place], *, smoothly: bool = False) -> set[Place]:
         """All that is computed of some places, these included.
 
