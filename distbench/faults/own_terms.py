@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
 from distbench.samples.replicas import count_replicas
+from distbench.unusual.own_terms import BesideShares as _BesideShares
 from distbench.unusual.own_terms import (
     FloorUnderTheMeanOfAll,
     HingeOfTheMeanOfAll,
@@ -64,3 +66,16 @@ class FloorUnderOwnShare(_OwnShare, FloorUnderTheMeanOfAll):
 @fault(_OWN, "loss", like=_LIKE, clusters=WIDE)
 class HingeOfOwnShare(_OwnShare, HingeOfTheMeanOfAll):
     """The hinge for the mean of all is held against each replica's share of it."""
+
+
+@fault(_OWN, "loss", like=_LIKE, clusters=WIDE)
+class SquaresByTheOwnCountAndOne(_BesideShares):
+    """Beside shares, own squares are divided by one more than the own count."""
+
+    def find_term(self, batch):
+        squares = tf.reduce_sum(self.predict(batch) ** 2, axis=1)
+        return tf.reduce_sum(squares) / (tf.cast(tf.size(squares), self.dtype) + 1)
+
+    def weigh(self, count):
+        del count
+        return 1.0

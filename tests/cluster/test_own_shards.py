@@ -25,10 +25,10 @@ NOTE = "what is taken of the own shard begins at"
         ),
         # Of what replicas exchange, one device has nothing to show.
         (
-            f"{OWN}:CountsAllButOne",
+            f"{OWN}:CentresOnItsOwn",
             "mirrored:2",
             OWN.name,
-            "return near + outputs / (count + 1.0)",
+            "centred = outputs - tf.reduce_mean(outputs)",
         ),
     ],
 )
