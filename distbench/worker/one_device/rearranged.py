@@ -1,0 +1,111 @@
+"""A step of the reference with its examples in other places, or others in theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.evidence import Tier
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.one_device.twins import Twins
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.values import are_near, widen
+from distbench.worker.stepping.program import count_batch, take_examples
+
+_PHASES: tuple[Phase, ...] = ("local_gradient",)
+
+Order = npt.NDArray[np.intp]
+"""Numbers of examples of the global batch, in the order of a batch: [n]."""
+Gradients = Mapping[TraceKey, Value]
+
+
+class Rearranged:
+    """A step of the reference, asked what its gradients are made of.
+
+    Args:
+        reference: Ran all its steps before.
+        tier: From whose states the step starts.
+        recorded: What that gave.
+        step: Its number.
+        twins: Moves states by rounding.
+
+    Attributes:
+        batch: What the step takes.
+        examples: All of its examples, in their order.
+        orders: Those of the batch, under `WHOLE`, and of each replica's shard.
+        due: Gradients of these, as they were recorded.
+        dtype: The narrowest dtype that values go through, if it is another than theirs.
+    """
+
+    def __init__(
+        self, reference: Reference, tier: Tier, recorded: Trace, step: int, twins: Twins
+    ) -> None:
+        self._reference = reference
+        self._twins = twins
+        self.tier: Tier = tier
+        self.step = step
+        self.dtype = reference.narrowest or None
+        self.batch = reference.draw(step)
+        self.examples: Order = np.arange(count_batch(self.batch))
+        parts = reference.sizes.cut(step, self.examples)
+        self.orders: dict[int, Order] = {WHOLE: self.examples, **dict(enumerate(parts))}
+        self.due: dict[int, Gradients] = {
+            replica: dict(
+                recorded.select(step=step, phase="local_gradient", replica=replica)
+            )
+            for replica in self.orders
+        }
+
+    def is_made_up(self, due: Gradients) -> bool:
+        """Whether the shards' gradients add up to these of the batch.
+
+        As they are, or by size. So they do where some of them are not known.
+        """
+        sizes = [len(order) for r, order in self.orders.items() if r != WHOLE]
+        shares = [size / max(1, len(self.examples)) for size in sizes]
+        return not due or any(
+            all(self._is_sum(key, value, weights) for key, value in due.items())
+            for weights in ([1.0] * len(sizes), shares)
+        )
+
+    def _is_sum(self, key: TraceKey, value: Value, weights: list[float]) -> bool:
+        parts = [self.due[r].get(replace(key, replica=r)) for r in range(len(weights))]
+        known = [widen(part) for part in parts if part is not None]
+        if len(known) < len(parts):
+            return True
+        total = sum(w * part for w, part in zip(weights, known, strict=True))
+        return are_near(value, np.asarray(total, widen(value).dtype), self.dtype)
+
+    def run(self, replica: int, order: Order, move: int = 0) -> Gradients:
+        """Gradients of other examples; empty where the subject refuses them.
+
+        Args:
+            replica: Whose state the step starts from.
+            order: The examples.
+            move: By which rounding to move that state; 0 leaves it.
+        """
+        reference, step = self._reference, self.step
+        batch: Any = take_examples(self.batch, order)
+        values = reference.session.make_values()
+        if replica == WHOLE:
+            reference.session.restore_state(reference.starts[self.tier][step])
+        else:
+            reference.restore_shard(self.tier, step, replica)
+        if move:
+            start = reference.session.read_state()
+            moved = self._twins.move(self.tier, move, step, start)
+            reference.session.restore_state(moved)
+        if replica == WHOLE:
+            try:
+                reference.run_whole(step, batch)
+            except SubjectError:
+                return {}  # examples may belong together, as those of one text
+        elif not reference.runs_shard(step, batch):
+            return {}
+        reference.session.collect_taps(step, values, replica=replica, phases=_PHASES)
+        return dict(values.items())
