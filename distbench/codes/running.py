@@ -23,7 +23,7 @@ CODES = (
         mathematics="–",
         wrong=(
             "count = context.num_replicas_in_sync\n"
-            "features = tf.reshape(features, [GLOBAL_BATCH_SIZE // count, 4])"
+            "features = tf.reshape(features, [GLOBAL_BATCH // count, 4])"
         ),
         right="features = tf.reshape(features, [-1, 4])  # shards may be uneven",
         confirm="Run the same check with '-c one': it passes.",

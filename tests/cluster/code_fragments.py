@@ -121,6 +121,7 @@ def make_names(folder: str) -> dict[str, Any]:
         "apply": lambda: None,
         "data": np.ones((4, 3), "float32"),
         "examples": np.ones((8, 3), "float32"),
+        "features": tf.ones([8, 4]),
         "dataset": tf.data.Dataset.range(4),
         # The one stand-in: a coordinator needs parameter servers.
         "coordinator": types.SimpleNamespace(schedule=lambda step: None),
