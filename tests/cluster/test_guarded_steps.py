@@ -16,7 +16,7 @@ SCALED = Path(__file__).with_name("scaled_keras3.py")
 @pytest.mark.parametrize(
     ("subject", "code"),
     [
-        ("distbench.faults.loss_scale:OwnOverflowLeftOut", "replica-dropped"),
+        ("distbench.faults.loss_scale:OwnOverflowLeftOut", "nonfinite"),
         ("distbench.unusual.loss_scale:OverflowOfSumLeftOut", None),
     ],
 )
