@@ -304,6 +304,9 @@ class Evidence:
             up the batch, and where the order of the examples does not matter.
         inside: What losses are computed of. None unless somebody looked there, as where
             no cause was found without.
+        inside_own: What those of the first step are computed of on one device, of the
+            global batch and of each shard by itself. None where shards make up the
+            batch, and where one device has nothing to show of what they take.
     """
 
     tier: Tier
@@ -323,6 +326,7 @@ class Evidence:
     examples: Examples | None = None
     counted: Counted | None = None
     inside: Inside | None = None
+    inside_own: Inside | None = None
 
     def change_traces(self, change: Callable[[Trace], Trace]) -> Evidence:
         """This evidence with every trace that has all steps of the run changed."""

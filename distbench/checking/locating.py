@@ -22,11 +22,7 @@ from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings import takes_shards
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Inside
-from distbench.observe import (
-    Launch,
-    observe_intermediates,
-    observe_own_intermediates,
-)
+from distbench.observe import Launch, observe_intermediates
 from distbench.scenario.choices import PIPELINE
 from distbench.target import TargetRef
 from distbench.trace import COMPUTED
@@ -63,11 +59,7 @@ class Looking:
         judgement = found if inside is None else judge(inside)
         if judgement.status is Status.FAIL or not judgement.of_own:
             return judgement
-        # Whatever the cluster: it is what a program does on one device.
-        workload = item.scenario.workload
-        if workload not in self._own and _shows_own(item, evidence):
-            self._own[workload] = self._look_at_own(item, evidence)
-        own = self._own.get(workload)
+        own = self._see_own(item, evidence)
         if own is None:
             return judgement
         if limits_addends(own, 0):
@@ -115,12 +107,18 @@ class Looking:
             return None
         return replace(evidence, inside=inside)
 
-    def _look_at_own(self, item: Planned, evidence: Evidence) -> Inside | None:
-        """Where a program takes what is of the own shard alone, in the first step."""
-        look: Look = observe_own_intermediates
-        if evidence.observed.notes.get("exchange"):
+    def _see_own(self, item: Planned, evidence: Evidence) -> Inside | None:
+        """Where a program takes what is of the own shard alone, in the first step.
+
+        Of what replicas exchange one device has nothing to show, whatever the cluster.
+        """
+        if not evidence.observed.notes.get("exchange"):
+            return evidence.inside_own
+        workload = item.scenario.workload
+        if workload not in self._own and _shows_own(item, evidence):
             look = partial(observe_intermediates, last_step=0)
-        return self._observe(item, look)
+            self._own[workload] = self._observe(item, look)
+        return self._own.get(workload)
 
     def _observe(self, item: Planned, look: Look) -> Inside | None:
         scenario = item.scenario
@@ -132,7 +130,7 @@ class Looking:
 
 
 def _shows_own(item: Planned, evidence: Evidence) -> bool:
-    """Whether one device alone may show what is taken of the own shard."""
+    """Whether a look at replicas may show what is taken of the own shard."""
     scenario = item.scenario
     is_drawn = bool(evidence.reference.notes.get("draws"))
     is_other = bool(scenario.faults or scenario.restore_from)

@@ -4,9 +4,6 @@ from distbench.observe.corrected import observe_corrected as observe_corrected
 from distbench.observe.intermediates import (
     observe_intermediates as observe_intermediates,
 )
-from distbench.observe.intermediates import (
-    observe_own_intermediates as observe_own_intermediates,
-)
 from distbench.observe.launching import Launch as Launch
 from distbench.observe.launching import start_one as start_one
 from distbench.observe.observation import Observation as Observation

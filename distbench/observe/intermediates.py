@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Inside, Tier
-from distbench.observe.launching import Launch, make_opening, make_payload
-from distbench.observe.one_device import OneDevice
+from distbench.observe.launching import Launch, make_payload
 from distbench.observe.preparing import prepare_both, start_both
 from distbench.observe.reading import list_reads
 from distbench.scenario import Scenario
@@ -67,27 +65,6 @@ def observe_intermediates(
         reference=read_trace(folder, f"reference-{_TIER}"),
         observed=merge_traces(str(spec), parts),
     )
-
-
-def observe_own_intermediates(
-    target: TargetRef, scenario: Scenario, spec: ClusterSpec, launch: Launch
-) -> Inside:
-    """Run a scenario's first step on one device, which gets each shard alone as well.
-
-    See `observe_intermediates` for the arguments and the errors.
-
-    Returns:
-        What was seen, with what it has of a shard alone in the replicas' place.
-    """
-    deadline = launch.give_time(scenario.timeout_s)
-    folder = _make_folder(launch)
-    scenario = replace(scenario, steps=1)
-    payload = _make_payload(target, scenario, spec, folder)
-    opening = make_opening(scenario, deadline)
-    with closing(OneDevice(launch)) as one, one.serve(opening, launch.find_one(spec)):
-        one.make_reference(payload, target, deadline)
-    reference = read_trace(folder, f"reference-{_TIER}")
-    return Inside(reference=reference, observed=reference)
 
 
 def _make_folder(launch: Launch) -> Path:

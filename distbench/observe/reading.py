@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distbench.evidence import Evidence, Fed, Measure, Tier, Traits
+from distbench.evidence import Evidence, Fed, Inside, Measure, Tier, Traits
 from distbench.examples import Counted, Examples
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
@@ -111,6 +111,7 @@ def read_evidence(
         ),
         examples=examples,
         counted=_read_counted(answer["counted"]),
+        inside_own=_read_own(reference) if answer["inside"] else None,
     )
     idle = find_idle(evidence.observed) & find_idle(evidence.reference)
     evidence = evidence.change_traces(lambda trace: leave_out_variables(trace, idle))
@@ -121,6 +122,12 @@ def read_evidence(
     evidence = evidence.change_traces(lambda t: leave_out_variables(t, reshaped))
     notes = {**evidence.observed.notes, RESHAPED: reshaped}
     return replace(evidence, observed=replace(evidence.observed, notes=notes))
+
+
+def _read_own(folder: Path) -> Inside:
+    """One device's look inside, with what it has of a shard in the replicas' place."""
+    found = read_trace(folder, "inside")
+    return Inside(reference=found, observed=found)
 
 
 def _read_counted(answer: Mapping[str, Any] | None) -> Counted | None:

@@ -25,6 +25,7 @@ from distbench.worker.one_device.formed import feed_formed
 from distbench.worker.one_device.guards import leaves_out_overflow
 from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import Late, find_late
+from distbench.worker.one_device.looked_into import look_inside
 from distbench.worker.one_device.odd_terms import split_odd
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.reference import Reference
@@ -132,6 +133,9 @@ class ReferenceJobs:
         probes = dict(Probes(reference, recorded).record(tier))
         probes.update(split_odd(reference, tier, recorded, probes))
         counted = find_counted(reference, tier, recorded, copying)
+        inside = look_inside(reference, tier, recorded, probes)
+        if inside is not None:
+            write_trace(inside, folder, "inside")
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved
         distinct = add_repeated_rows(feeder, tier, recorded)
@@ -149,6 +153,7 @@ class ReferenceJobs:
             "twins": twins,
             "probes": list(probes),
             "penalty": penalty is not None,
+            "inside": inside is not None,
             "limits": limits,
             "guards": guards,
             "counted": None if counted is None else asdict(counted),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ import numpy.typing as npt
 
 from distbench.evidence import Tier
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
+from distbench.worker.one_device.made_up import make_up
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.twins import Twins
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_near, widen
 from distbench.worker.stepping.program import count_batch, take_examples
 
 _PHASES: tuple[Phase, ...] = ("local_gradient",)
@@ -46,6 +45,7 @@ class Rearranged:
         self, reference: Reference, tier: Tier, recorded: Trace, step: int, twins: Twins
     ) -> None:
         self._reference = reference
+        self._recorded = recorded
         self._twins = twins
         self.tier: Tier = tier
         self.step = step
@@ -62,24 +62,9 @@ class Rearranged:
         }
 
     def is_made_up(self, due: Gradients) -> bool:
-        """Whether the shards' gradients add up to these of the batch.
-
-        As they are, or by size. So they do where some of them are not known.
-        """
+        """Whether the shards' gradients make up these of the batch."""
         sizes = [len(order) for r, order in self.orders.items() if r != WHOLE]
-        shares = [size / max(1, len(self.examples)) for size in sizes]
-        return not due or any(
-            all(self._is_sum(key, value, weights) for key, value in due.items())
-            for weights in ([1.0] * len(sizes), shares)
-        )
-
-    def _is_sum(self, key: TraceKey, value: Value, weights: list[float]) -> bool:
-        parts = [self.due[r].get(replace(key, replica=r)) for r in range(len(weights))]
-        known = [widen(part) for part in parts if part is not None]
-        if len(known) < len(parts):
-            return True
-        total = sum(w * part for w, part in zip(weights, known, strict=True))
-        return are_near(value, np.asarray(total, widen(value).dtype), self.dtype)
+        return make_up(self._recorded, due, sizes, self.dtype)
 
     def run(self, replica: int, order: Order, move: int = 0) -> Gradients:
         """Gradients of other examples; empty where the subject refuses them.

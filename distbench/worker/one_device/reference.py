@@ -182,23 +182,37 @@ class Reference:
         self.session.begin_step(step)
         self.session.run(by, [batch])
 
-    def runs_shard(self, step: int, batch: Any, by: Step | None = None) -> bool:
-        """One step on a shard; False where a program takes a whole batch alone.
+    def run_led(self, step: int, batch: Any, by: Step, led: LedSteps) -> None:
+        """One step on a shard, which goes on from the updates of the global batch.
 
-        A step that updates several times goes on from the updates of the global batch,
-        as every replica does: what is due of its later gradients is that.
+        So does a step that updates several times on every replica: what is due of its
+        later gradients is that.
 
         Args:
             step: Its number.
             batch: The shard.
-            by: What runs it; None is what runs any.
+            by: What runs it where a step updates once.
+            led: What runs it where it updates more often.
+        """
+        if not self.handed[step]:
+            self.run_shard(step, batch, by)
+            return
+        with self.handed.lead(step, batch, led) as leading:
+            self.run_shard(step, batch, leading)
+
+    def runs_shard(self, step: int, batch: Any, by: Step | None = None) -> bool:
+        """One step on a shard; False where a program takes a whole batch alone.
+
+        Args:
+            step: Its number.
+            batch: The shard.
+            by: What runs it; None is what runs any, see `run_led`.
         """
         try:
-            if by is not None or not self.handed[step]:
-                self.run_shard(step, batch, by or self.shard_step)
-                return True
-            with self.handed.lead(step, batch, self._led_steps) as led:
-                self.run_shard(step, batch, led)
+            if by is None:
+                self.run_led(step, batch, self.shard_step, self._led_steps)
+            else:
+                self.run_shard(step, batch, by)
         except SubjectError:
             if self.session.program.shards_known:
                 raise

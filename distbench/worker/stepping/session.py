@@ -124,6 +124,11 @@ class Session(KeptState):
         self.board.loops.unrolls = True
         self.board.intermediates = Intermediates(self._devices, of_steps=of_steps)
 
+    def look_away(self) -> None:
+        """Record that no more of steps that are traced from now on."""
+        self.board.loops.unrolls = False
+        self.board.intermediates = None
+
     @contextmanager
     def guard(self, place: str) -> Iterator[None]:
         """Mark what is raised inside as the subject's doing."""
