@@ -153,17 +153,28 @@ def _walk(tokens: list[Token]) -> Iterator[Token]:
 
 
 def is_shown(shown: str, printed: str) -> bool:
-    """Whether a page shows what was printed, but for spaces and times.
+    """Whether a page shows what was printed, but for spaces, times and roundings.
 
     A word `...` on the page stands for any text.
     """
-    parts = [re.escape(_level(part)) for part in _forget_times(shown).split("...")]
+    parts = [re.escape(_level(part)) for part in _forget_measures(shown).split("...")]
     pattern = r"\s*.*?\s*".join(parts)
-    return re.fullmatch(pattern, _level(_forget_times(printed)), re.DOTALL) is not None
+    whole = _level(_forget_measures(printed))
+    return re.fullmatch(pattern, whole, re.DOTALL) is not None
 
 
 def _level(text: str) -> str:
     return " ".join(text.split())
+
+
+def _forget_measures(text: str) -> str:
+    """Leave out what hangs on the machine.
+
+    Of a bound and what is held against it, with three digits and a power of ten, that
+    power stays: a part of it is measured, and which instructions a processor has
+    decides how sums round.
+    """
+    return re.sub(r"\b\d(\.\d{1,2})?(e[+-]\d+)\b", r"0\2", _forget_times(text))
 
 
 def _forget_times(text: str) -> str:

@@ -71,6 +71,9 @@ def test_commands_and_what_they_print_are_told_apart() -> None:
         ("ratio 1.5", "ratio 1.6", False),
         ("a ... d", "a b c d", True),
         ("a ... e", "a b c d", False),
+        ("allowed 1.78e-08", "allowed 1.8e-08", True),
+        ("allowed 1.78e-08", "allowed 1.78e-07", False),
+        ("from -4.747e-05", "from -4.748e-05", False),
         ("took 1.5 s", "took 12 s", True),
         ("3 passed in 1.5s", "3 passed in 12.3s", True),
         ("3 passed in 1.5s", "3 passed in 80.57s (0:01:20)", True),
@@ -80,7 +83,9 @@ def test_commands_and_what_they_print_are_told_apart() -> None:
         ("status  seconds\npass  1.2\n\n3", "status  seconds\npass  1.2\n\n4", False),
     ],
 )
-def test_what_is_printed_is_compared_but_for_times(shown, printed, same) -> None:
+def test_what_is_printed_is_compared_but_for_what_a_machine_decides(
+    shown, printed, same
+) -> None:
     assert is_shown(shown, printed) is same
 
 
