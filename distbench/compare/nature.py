@@ -7,7 +7,7 @@ global batch on one device is not what the replicas have to add up to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,7 +30,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.other_terms import has_both_kinds
 from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
-from distbench.compare.ratio import SAME
+from distbench.compare.ratio import SAME, count_means_by_size
 from distbench.compare.swapped import is_led_by_count
 from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
@@ -247,7 +247,8 @@ def _is_free_of_groups(
 
     What every shard holds besides, such as a penalty, drops out: of two sums over all
     shards by their difference, of a mean by weights that add up to 1. What doubles with
-    its examples is no mean, though in a narrow dtype some weights may come near.
+    its examples is no mean, though in a narrow dtype some weights may come near; but it
+    may be one times the shard's share of examples, and both deals say by what counts.
     """
     examples = max(1, sum(sizes))
 
@@ -258,12 +259,30 @@ def _is_free_of_groups(
     if agree(_add(shards, ones), _add(others, ones)):
         return True
     if kind == "sum":
-        return False
+        return all(_are_means_by_size(sizes, whole, s, agree) for s in (shards, others))
     if agree(whole, _add(shards, [size / examples for size in sizes])):
         return True
     # A mean over something else than examples: words, or those of a class.
     fitted = _fit(whole, shards)
     return fitted is not None and agree(whole, _add(shards, fitted))
+
+
+def _are_means_by_size(
+    sizes: tuple[int, ...],
+    whole: Places,
+    shards: list[Places],
+    agree: Callable[[Places, Places], bool],
+) -> bool:
+    """Whether shards are n_r/G of means over something else than examples: m_r n_r/G.
+
+    With a share c_r of all that it is taken over, the mean of the whole is Σ c_r m_r:
+    what shards give has weights c_r G/n_r, so that c_r adds up to 1. It does not where
+    a statistic of the own examples, as their deviation, scales what they give.
+    """
+    fitted = _fit(whole, shards)
+    if fitted is None or not agree(whole, _add(shards, fitted)):
+        return False
+    return count_means_by_size(fitted, sizes)
 
 
 def _is_led_by_own(

@@ -96,3 +96,17 @@ def are_alike(factors: Sequence[float] | Sequence[Sequence[float]] | Array) -> b
 def are_same_factors(left: float, right: float) -> bool:
     """Whether two fitted factors stand for one number, as far as a fit tells."""
     return left == right or abs(left - right) <= SAME * abs(right)
+
+
+def count_means_by_size(weights: Sequence[float] | Array, sizes: Sequence[int]) -> bool:
+    """Whether shards have means times their part of the examples, m_r n_r/G.
+
+    With its share c_r of what the means are taken over, each m_r n_r/G counts c_r G/n_r
+    in the mean of all: so these, weighed by the sizes, add up to 1.
+
+    Args:
+        weights: What each shard counts, [replicas].
+        sizes: Their numbers of examples, which are not all the same.
+    """
+    parts = np.asarray(sizes, np.float64) / max(1, sum(sizes))
+    return bool(abs(np.dot(weights, parts) - 1) <= SAME / 10)

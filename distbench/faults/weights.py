@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.counted import Counted
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED
+from distbench.samples.program import TRAINED, Program
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.samples.weighted_model import weighted_model
 from distbench.unusual.weights import OwnMeansWeighted, TwoTermsOverAllWeights
@@ -35,6 +35,21 @@ class DividedByOwnPositives(Counted):
 
     def count(self, positive):
         return tf.maximum(positive, 1.0) * count_replicas()
+
+
+@fault(
+    "mean-of-means",
+    "loss",
+    like="huggingface/transformers#34242",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class OwnWeightsByExamples(Program):
+    """The mean over a shard's own weights counts as its number of examples does."""
+
+    def reduce_losses(self, losses, batch):
+        weights = tf.cast(1 + batch[0][:, 0], losses.dtype)
+        part = tf.cast(tf.size(losses), losses.dtype) / self.examples
+        return part * tf.reduce_sum(weights * losses) / tf.reduce_sum(weights)
 
 
 @fault(

@@ -50,6 +50,20 @@ def mean_by_weight(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     return float(0.5 * rest @ rest / weights.sum()), x.T @ rest / weights.sum()
 
 
+def mean_by_weight_and_size(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The same, times the batch's part of all examples."""
+    loss, gradient = mean_by_weight(batch, theta)
+    part = np.float32(len(batch) / EXAMPLES)
+    return float(loss * part), gradient * part
+
+
+def by_one_deviation(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """The sum of the squares, divided by one deviation of all that the batch holds."""
+    loss, gradient = sum_squares(batch, theta)
+    deviation = batch.std()
+    return float(loss / deviation), gradient / deviation
+
+
 def sum_beside_mean(batch: Batch, theta: Batch) -> tuple[float, Batch]:
     """The sum of the squares, and a mean of what the batch holds beside it."""
     return add_mean(batch, theta, 1.0)

@@ -13,8 +13,10 @@ from grouped_losses import (
     Batch,
     Compute,
     against_the_others,
+    by_one_deviation,
     by_statistics,
     mean_by_weight,
+    mean_by_weight_and_size,
     mean_squares,
     squares_in_half,
 )
@@ -46,6 +48,17 @@ def test_shards_that_weigh_other_than_their_examples_are_no_measure() -> None:
     assert judgement.status is Status.FAIL
     (finding,) = judgement.findings
     assert (finding.code, finding.phase) == ("mean-of-means", "loss")
+
+
+def test_a_mean_times_the_own_part_of_examples_is_no_statistic() -> None:
+    """A mean over other weights is not meant so; a scale of the own examples may be."""
+    judgement = judge(Simulator(mean_by_weight_and_size).make_evidence())
+    assert judgement.status is Status.FAIL
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == ("mean-of-means", "loss")
+    judgement = judge(Simulator(by_one_deviation).make_evidence())
+    assert judgement.status is Status.PASS
+    assert "compared with its own shard" in judgement.message
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from distbench.compare.nature import Nature
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_alike
+from distbench.compare.ratio import SAME, are_alike, count_means_by_size
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import (
@@ -39,7 +39,8 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
     nobody declares: it is fitted over all gradients of the step, which must leave
     nothing and give shares of a whole. What is predicted needs no fit: Σ_r mean_r / N.
     A sum of weights that is kept above a number, as max(W_r, 1) is, has shares that are
-    no parts of a whole: then one device's loss has to be made of them as well.
+    no parts of a whole: then one device's loss has to be made of them as well. What a
+    shard gives may also be its mean times its part of the examples.
 
     Of a loss with two terms, each of which has weights of its own, only the gradients
     that one of them reaches alone show such shares. The others are taken apart by what
@@ -57,6 +58,12 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
         )
         for step in sorted(steps)
     }
+    if _are_by_size(context, shares):
+        parts = {step: _find_parts(context, step) for step in shares}
+        shares = {step: (one * parts[step],) for step, (one,) in shares.items()}
+        for number, terms in means.items():
+            divisors = parts[context.cases[number].key.step]
+            means[number] = tuple(t / p for t, p in zip(terms, divisors, strict=False))
     for own in range(min(map(len, shares.values()), default=0)):
         first = shares[min(steps)]
         part = "has a term that is" if len(first) > 1 else "is"
@@ -85,6 +92,23 @@ def _may_weigh(context: Context) -> bool:
     """Whether there are shards here of which the program decides how they count."""
     is_open = context.root and not context.evidence.measure.shards_known
     return is_open and context.replicas > 1
+
+
+def _are_by_size(context: Context, shares: Mapping[int, Sequence[Array]]) -> bool:
+    """Whether what a shard alone gives is its mean times its part of the examples."""
+    sizes = context.evidence.reference.get_shards
+    return bool(shares) and all(
+        len(found) == 1
+        and abs(np.sum(found[0]) - 1) > SAME
+        and count_means_by_size(found[0], sizes(step))
+        for step, found in shares.items()
+    )
+
+
+def _find_parts(context: Context, step: int) -> Array:
+    """The part n_r/G that each shard has of the examples of a step."""
+    sizes = context.evidence.reference.get_shards(step)
+    return np.asarray(Nature(kind="mean").weigh(sizes))
 
 
 def _tell_shares(shares: Array) -> str:
