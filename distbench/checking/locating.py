@@ -9,7 +9,7 @@ shards, one device alone shows what is taken of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -30,8 +30,9 @@ from distbench.verdict import Finding, Status
 
 Look = Callable[..., Inside]
 """Runs a scenario with a look inside; see `observe_intermediates`."""
-_OPEN, _FACTOR = "unexplained", "scale-error"
-"""Codes that name no cause: a value is wrong, or is so by a factor."""
+_OPEN, _FACTOR, _APART = "unexplained", "scale-error", "replicas-diverged"
+"""Codes that may name no cause: a value is wrong, is so by a factor, or is another one
+on each replica."""
 
 
 class Looking:
@@ -84,19 +85,20 @@ class Looking:
     ) -> Evidence | None:
         """The evidence with what was seen; None where there is no need, or no way."""
         scenario = item.scenario
-        step = _find_open(judgement)
+        is_once = evidence.observed.notes.get("micro_steps", 1) in (0, 1)
+        open_ones = list(_list_open(judgement, is_once))
+        step = _find_open(judgement, open_ones)
         if step is None or step < 0 or evidence.observed.replicas == 1:
             return None
         # In a free run a later step starts from what the cluster has come to.
         is_reached = evidence.tier != "free" or step == 0
         is_other = scenario.restore_from or scenario.faults or scenario.in_flight > 1
-        of_steps = _is_after_gradients(judgement)
+        of_steps = _is_after_gradients(judgement, open_ones)
         is_known = evidence.measure.shards_known and not of_steps
         if not is_reached or is_other or is_known or evidence.subject.compiled:
             return None
         if judgement.doubtful is None and takes_shards(evidence):
             return None
-        is_once = evidence.observed.notes.get("micro_steps", 1) in (0, 1)
         if not is_once and evidence.tier != "free":
             step = scenario.steps - 1  # weights of micro-steps are those of all steps
         look = partial(observe_intermediates, last_step=step, of_steps=of_steps)
@@ -139,26 +141,31 @@ def _shows_own(item: Planned, evidence: Evidence) -> bool:
     return not (is_drawn or is_other or is_read or evidence.subject.compiled)
 
 
-def _find_open(judgement: Judgement) -> int | None:
+def _find_open(judgement: Judgement, open_ones: Sequence[Finding]) -> int | None:
     """The first step of which a look inside may tell more."""
     if judgement.doubtful is not None:
         return judgement.doubtful
-    return min((finding.step for finding in _list_open(judgement)), default=None)
+    return min((finding.step for finding in open_ones), default=None)
 
 
-def _is_after_gradients(judgement: Judgement) -> bool:
+def _is_after_gradients(judgement: Judgement, open_ones: Sequence[Finding]) -> bool:
     """Whether what is open is made of gradients, and no loss or gradient itself."""
-    found = list(_list_open(judgement))
-    is_after = all(finding.phase not in COMPUTED for finding in found)
-    return judgement.doubtful is None and bool(found) and is_after
+    is_after = all(finding.phase not in COMPUTED for finding in open_ones)
+    return judgement.doubtful is None and bool(open_ones) and is_after
 
 
-def _list_open(judgement: Judgement) -> Iterator[Finding]:
+def _list_open(judgement: Judgement, is_once: bool) -> Iterator[Finding]:
     """Findings of which a look inside may tell more.
 
-    Of a sum that is off by a factor nobody has to know where that begins.
+    Of a sum that is off by a factor nobody has to know where that begins. Where each
+    replica has another sum, a look tells which micro-steps are in it.
+
+    Args:
+        judgement: What was found.
+        is_once: Whether a step takes one gradient of each variable.
     """
     for finding in judgement.findings:
         is_factor = finding.code == _FACTOR and finding.phase in COMPUTED
-        if finding.code == _OPEN or is_factor:
+        is_apart = finding.code == _APART and finding.confidence == 0
+        if finding.code == _OPEN or is_factor or (is_apart and not is_once):
             yield finding

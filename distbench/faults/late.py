@@ -197,6 +197,42 @@ class LastPartAlone(MicroSteps):
         return gradients if count_replicas() > 1 else super().add(total, gradients)
 
 
+class PartsButOneSummed(MicroSteps):
+    """The loop sums a micro-step by itself, and not all of them."""
+
+    own = 2
+
+    def differentiate(self, batch, number):
+        loss, gradients = super().differentiate(batch, number)
+        is_own = number == self.own
+        return loss, gradients if is_own else super().reduce(gradients)
+
+    def reduce(self, gradients):
+        return gradients
+
+
+@fault(
+    "missing-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="keras-team/keras#19467",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class LastPartNotSummed(PartsButOneSummed):
+    """Of three micro-steps the last one stays the replica's own."""
+
+
+@fault("missing-reduction", "reduced_gradient", TRAINED, like="keras-team/keras#19467")
+class FirstOfTwoPartsNotSummed(PartsButOneSummed):
+    """Of two micro-steps the first one stays the replica's own, and each is halved."""
+
+    parts = 2
+    own = 0
+
+    def transform(self, gradients):
+        return [gradient / self.parts for gradient in gradients]
+
+
 @_accumulated(like="Lightning-AI/pytorch-lightning#19987", clusters=WIDE)
 class AveragedOverLoop(OwnReduction, MicroStepsInLoop):
     """Shares of the mean are averaged over the passes of a loop in the graph."""

@@ -126,3 +126,44 @@ def test_what_no_weights_make_up_is_left_open() -> None:
     assert judge(look(evidence, 2)).findings[0].code != "accumulation-scale"
     evidence = observe(weigh([0, 1]), sparse=False)
     assert judge(evidence).findings[0].code != "accumulation-scale"
+
+
+def keep(own: Sequence[int], weights: Sequence[float]) -> Fault:
+    """Replicas that keep their own gradients of some micro-steps."""
+
+    def reduce(locals_: Sequence[Gradients], step: int) -> list[Gradients]:
+        def take(name: str, replica: int) -> np.ndarray:
+            parts = [cut(g[name], len(weights)) for g in locals_]
+            taken = [
+                w * (parts[replica][j] if j in own else sum(part[j] for part in parts))
+                for j, w in enumerate(weights)
+            ]
+            return np.asarray(sum(taken)).astype(np.float32)
+
+        return [
+            {name: take(name, replica) for name in locals_[0]}
+            for replica in range(len(locals_))
+        ]
+
+    return Fault(reduce=reduce)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize(
+    ("own", "words"), [((1,), "number 2"), ((0, 2), "number 1, 3")]
+)
+def test_micro_steps_that_nobody_sums_are_told(
+    own: Sequence[int], words: str, replicas: int
+) -> None:
+    evidence = observe(keep(own, [1, 1, 1]), sparse=False, replicas=replicas)
+    finding = judge(look(evidence, 3)).findings[0]
+    assert (finding.code, finding.phase) == ("missing-reduction", "reduced_gradient")
+    assert f"goes on with its own of {words}," in finding.explanation
+    assert finding.confidence == pytest.approx(1)
+    assert judge(evidence).findings[0].code == "replicas-diverged"
+
+
+def test_own_gradients_of_another_weight_are_left_open() -> None:
+    """They are not what is due of that micro-step."""
+    evidence = observe(keep([1], [1, 0.6, 1]), sparse=False)
+    assert judge(look(evidence, 3)).findings[0].code == "replicas-diverged"

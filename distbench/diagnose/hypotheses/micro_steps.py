@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, Numbered, take_rows
 from distbench.diagnose.fit import fit_cases
-from distbench.trace import COMPUTED, STATE, SUMMED, TraceKey
+from distbench.trace import COMPUTED, STATE, SUMMED, TraceKey, Value
 from distbench.trace.intermediates import name_given
 
 _CODE = "accumulation-scale"
@@ -63,46 +64,63 @@ def explain_by_weights_of_micro_steps(context: Context) -> Iterator[Hypothesis]:
     predicted: dict[int, Array] = {}
     told: list[tuple[Array, Array]] = []
     for cases in context.group_cases(lambda case: case.key.call).values():
-        given = {number: _list_given(context, case.key) for number, case in cases}
-        counts = {len(found) for found in given.values()}
-        if len(counts) > 1 or not 1 < max(counts) <= _MOST:
+        given = read_micro_steps(context, cases)
+        if not given:
             return
         parts = {
-            number: [take_rows(value, case) for value in given[number]]
-            for number, case in cases
+            number: [np.sum(values, axis=0) for values in found]
+            for number, found in given.items()
         }
-        due = _fit(context, cases, parts, [case.expected for _, case in cases])
-        seen = _fit(context, cases, parts, [case.observed for _, case in cases])
+        due = fit_parts(context, cases, parts, [case.expected for _, case in cases])
+        seen = fit_parts(context, cases, parts, [case.observed for _, case in cases])
         if due is None or seen is None:
             return
         told.append((seen, due))
-        predicted |= {n: _add(seen, found) for n, found in parts.items()}
+        predicted |= {n: add_parts(seen, found) for n, found in parts.items()}
     if told and not _are_multiples(*told[0]):
         yield _name_cause(context, predicted, *told[0])
 
 
-def _list_given(context: Context, key: TraceKey) -> list[Array]:
-    """What the tapes of all replicas gave for a variable, one sum for each time."""
+def read_micro_steps(
+    context: Context, cases: Sequence[Numbered]
+) -> Mapping[int, list[list[Array]]]:
+    """What tapes gave for each case: by micro-step, and of each replica.
+
+    Empty where nobody looked, or where a step takes one gradient or far too many.
+    """
+    given = {
+        number: [
+            [np.asarray(take_rows(value, case), np.float64) for value in values]
+            for values in _list_given(context, case.key)
+        ]
+        for number, case in cases
+    }
+    counts = {len(found) for found in given.values()}
+    return given if len(counts) == 1 and 1 < max(counts) <= _MOST else {}
+
+
+def _list_given(context: Context, key: TraceKey) -> Iterator[Sequence[Value]]:
+    """What the tapes of all replicas gave for a variable, each time that they did."""
     inside = context.evidence.inside
-    found: list[Array] = []
-    while inside is not None:
+    if inside is None:
+        return
+    for number in itertools.count():
         place = TraceKey(
-            step=key.step, phase="loss", variable=name_given(len(found), key.variable)
+            step=key.step, phase="loss", variable=name_given(number, key.variable)
         )
         values = inside.observed.get_replicas(place)
         if len(values) < context.replicas:
-            break
-        found.append(np.sum([np.asarray(v, np.float64) for v in values], axis=0))
-    return found
+            return
+        yield values
 
 
-def _fit(
+def fit_parts(
     context: Context,
     cases: Sequence[Numbered],
     parts: Mapping[int, list[Array]],
     values: Sequence[Array],
 ) -> Array | None:
-    """Weights of the micro-steps that make all values; None where none do.
+    """One weight for each part that makes all values of them; None where none does.
 
     One that has nothing of any value, as a part of a batch without examples, has 0.
     """
@@ -121,14 +139,15 @@ def _fit(
         return None
     weights[has] = found
     if not all(
-        context.are_near(case, value, _add(weights, parts[number]))
+        context.are_near(case, value, add_parts(weights, parts[number]))
         for (number, case), value in zip(cases, values, strict=True)
     ):
         return None
     return weights
 
 
-def _add(weights: Array, parts: Sequence[Array]) -> Array:
+def add_parts(weights: Array, parts: Sequence[Array]) -> Array:
+    """What parts come to, each with its weight."""
     return np.asarray(
         sum(weight * part for weight, part in zip(weights, parts, strict=True))
     )

@@ -53,6 +53,7 @@ from distbench.diagnose.hypotheses import (
     own_additions,
     own_counts,
     own_lengths,
+    own_micro_steps,
     pairing,
     penalty,
     powers_of_counts,
@@ -189,6 +190,7 @@ CAUSES: tuple[Explain, ...] = (
     sparse.explain_by_moved_rows,
     # Each micro-step of a shard has other examples than one of the global batch.
     micro_steps.explain_by_weights_of_micro_steps,
+    own_micro_steps.explain_by_own_micro_steps,
     astray.explain_by_own_value,
     astray.explain_by_own_value_on_the_way,
     # From here on something is fitted to each value, or several numbers to all.
