@@ -276,6 +276,21 @@ class SlotFedWithScaledGradient(OwnRule):
 
 
 @fault(
+    "scale-error",
+    "slot",
+    name_slots("m"),
+    like="keras-team/keras#20541",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class SlotFedWithMean(OwnRule):
+    """Momentum takes the sum divided by N, which is what own momenta are on average."""
+
+    def update_slot(self, slot, grad, var):
+        slot.assign(self.beta * slot + grad / count_replicas())
+
+
+@fault(
     "stale-gradient",
     "slot",
     ("collected_0", "collected_1"),

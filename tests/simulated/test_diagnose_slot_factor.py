@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import scale, to_array
 from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
@@ -54,6 +55,28 @@ def test_a_factor_of_the_gradient_has_a_sign(name, factor):
     assert (finding.code, finding.phase) == ("scale-error", "slot")
     assert finding.ratio == pytest.approx(factor, rel=1e-3)
     assert f"takes {factor:.3g}" in finding.explanation
+
+
+def test_a_linear_slot_that_takes_the_mean_takes_a_factor():
+    """What it would make of the replicas' own gradients is the same on average."""
+    rule = Rule(name="momentum")
+
+    def update(new, old, gradients, run):
+        return rule.update(old, {k: scale(g, 0.5) for k, g in gradients.items()})
+
+    evidence = observe(Fault(update=update), rule=rule, steps=2, replicas=2)
+    own = {}
+    for key, gradient in evidence.observed.select(phase="local_gradient"):
+        path = f"momentum/{key.variable}"
+        before = evidence.get_before(key.step, "slot", path)
+        own[replace(key, phase="slot", variable=path)] = rule.beta * before + to_array(
+            gradient
+        )
+    apart = replace(evidence.reference, values=own)
+    (finding,) = judge(change_evidence(evidence, apart=apart)).findings
+    assert (finding.code, finding.phase) == ("scale-error", "slot")
+    assert finding.ratio == pytest.approx(0.5, rel=1e-5)
+    assert "takes 0.5 times the gradient: 1/N, for N = 2" in finding.explanation
 
 
 @pytest.mark.parametrize(

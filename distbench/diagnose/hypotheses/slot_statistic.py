@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.hypotheses.kept_statistics import Statistic, list_statistics
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
-from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
+from distbench.diagnose.hypotheses.slot_facts import group_by_kind, keeps_gradients
 from distbench.diagnose.hypotheses.statistic_rules import (
     Rules,
     fit_rules,
@@ -46,24 +48,57 @@ def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
     """A slot keeps something of each replica's own gradients, whatever that is.
 
     One device is fed with them. Where it keeps something of the sum as well, nothing
-    changes with what it is fed.
+    changes with what it is fed. What a linear rule makes of each, averaged, is what it
+    makes of an N-th of the sum: a factor, and nothing of one shard.
     """
     apart = context.evidence.fed.apart
     if context.replicas == 1 or apart is None or not keeps_gradients(context):
         return
+    fed: dict[int, Sequence[Array]] = {}
+    for number, case in context.list_cases():
+        own = [densify(value) for value in apart.get_replicas(case.key)]
+        if own and not is_applied_to_some(context, case.key.step):
+            fed[number] = own
+    linear = _list_linear(context, fed)
     for who, combine in _list_weighted(context.replicas):
-        predicted = {}
-        for number, case in context.list_cases():
-            own = [densify(value) for value in apart.get_replicas(case.key)]
-            is_known = not is_applied_to_some(context, case.key.step)
-            if own and is_known:
-                predicted[number] = combine(own, case.key.replica)
+        predicted = {
+            number: combine(own, context.cases[number].key.replica)
+            for number, own in fed.items()
+            if combine is not _average or number not in linear
+        }
         yield Hypothesis(
             code="slot-from-local-gradient",
             predicted=predicted,
             detail=f"it keeps what one device makes of {who}, not of the reduced "
             "gradient",
         )
+
+
+def _list_linear(context: Context, fed: Mapping[int, Sequence[Array]]) -> set[int]:
+    """Cases whose rule is linear in the gradients: β before + b g.
+
+    What it makes of the replicas' own ones, added up, has the old value N - 1 times
+    more than what it makes of their sum.
+    """
+    found: set[int] = set()
+    for cases in group_by_kind(context):
+        rows = [
+            Row(
+                number=number,
+                target=np.sum(fed[number], axis=0) - case.expected,
+                features=(find_base(case),),
+            )
+            for number, case in cases
+            if number in fed
+        ]
+        started = [row for row in rows if np.any(row.features[0])]
+        weights = fit_weights(started)
+        linear = weights is not None and leaves_nothing(started, weights)
+        for row in rows:
+            size = measure_size(context.cases[row.number].expected)
+            if linear or (not started and measure_size(row.target) <= SAME * size):
+                found.add(row.number)
+    return found
 
 
 def _feed_own(
@@ -110,15 +145,16 @@ def _list_weighted(
 ) -> Iterator[tuple[str, Callable[[Sequence[Array], int], Array]]]:
     """What may be made of states as well, which have a share of the old one in each."""
     yield "each replica's own gradients", lambda own, r: own[r]
-    yield (
-        "the replicas' own gradients, averaged",
-        lambda own, _: np.asarray(np.mean(own, axis=0)),
-    )
+    yield "the replicas' own gradients, averaged", _average
     for one in range(min(replicas, 8)):
         yield (
             f"the gradients of replica {one}",
             lambda own, _, k=one: own[k],  # type: ignore[misc]
         )
+
+
+def _average(own: Sequence[Array], _: int) -> Array:
+    return np.asarray(np.mean(own, axis=0))
 
 
 def _list_combinations(
