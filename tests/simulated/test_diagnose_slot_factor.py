@@ -79,6 +79,39 @@ def test_a_linear_slot_that_takes_the_mean_takes_a_factor():
     assert "takes 0.5 times the gradient: 1/N, for N = 2" in finding.explanation
 
 
+@dataclass(frozen=True, kw_only=True)
+class Moments(Rule):
+    """Two averages of what is no power of the gradient: it, and its square."""
+
+    times: tuple[float, float] = (1.0, 1.0)
+
+    def update(self, state, gradients):
+        new = super().update(state, gradients)
+        for path, gradient in gradients.items():
+            taken, (first, second) = np.tanh(3 * to_array(gradient)), self.times
+            m, v = state[f"m/{path}"], state[f"v/{path}"]
+            new[f"m/{path}"] = m + np.float32(0.25) * (np.float32(first) * taken - m)
+            squares = np.float32(second) * taken**2
+            new[f"v/{path}"] = v + np.float32(0.25) * (squares - v)
+        return new
+
+
+@pytest.mark.parametrize(
+    ("times", "ratio"), [((0.5, 0.25), 0.5), ((3, 9), 3)], ids=["half", "thrice"]
+)
+def test_a_factor_and_its_square_are_one_cause(times, ratio):
+    rule = Moments(name="adam")
+
+    def update(new, old, gradients, run):
+        return replace(rule, times=times).update(old, gradients)
+
+    evidence = observe(Fault(update=update), rule=rule, steps=3, replicas=2)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("scale-error", "slot")
+    assert finding.ratio == pytest.approx(ratio, rel=1e-3)
+    assert "and its square where it keeps squares" in finding.explanation
+
+
 @pytest.mark.parametrize(
     ("times", "code", "words"),
     [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_alike, are_same_factors
+from distbench.compare.ratio import are_alike, are_same_factors
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import (
@@ -21,7 +21,6 @@ from distbench.diagnose.fit import (
 from distbench.diagnose.hypotheses.slot_facts import (
     are_some,
     fit_due_rule,
-    fit_taken,
     group_by_gradient,
     group_by_kind,
     is_sum_unseen,
@@ -31,10 +30,6 @@ from distbench.trace import UPDATED
 
 Late = tuple[int, Array, Array]
 """Number of a case, the gradient of some steps before, and that of its own."""
-_FEW = 4
-"""Fewer numbers do not show that one factor is that of all."""
-_MOVED = 1e-4
-"""By such a share do numbers of a schedule differ, and those of a fit do not."""
 _NONE = 1e-6
 """A fitted share that is no larger is what rounding leaves of 0."""
 
@@ -179,7 +174,7 @@ def explain_by_fed_factor(context: Context) -> Iterator[Hypothesis]:
         if predicted:
             ratio = float(np.median(factors)) if factors else None
             what = "the gradient"
-            yield _name_factor(context, predicted, ratio, "the slot's rule takes", what)
+            yield name_factor(context, predicted, ratio, "the slot's rule takes", what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -231,61 +226,7 @@ def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
     return found
 
 
-def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
-    """The slot takes c times what is due, whatever its rule makes of the gradients.
-
-    As where a slot takes what another one has accumulated. All numbers of a kind of
-    slot must agree.
-    """
-    if context.phase != "slot" or are_some(context):
-        return
-    predicted: dict[int, Array] = {}
-    factors: list[float] = []
-    for cases in group_by_kind(context):
-        sizes = {case.key.at(0): case.expected.size for _, case in cases}
-        taken = fit_taken(cases) if sum(sizes.values()) >= _FEW else None
-        # Where that is 1, the old value weighs otherwise, not the new.
-        if taken is not None and abs(taken[0] - 1) > SAME:
-            factors.append(taken[0])
-            predicted |= taken[1]
-    ratio = float(np.median(factors)) if factors else 0.0
-    # Where a slot takes the factor and another one its square, each is told apart.
-    if factors and np.ptp(factors) <= SAME * max(abs(ratio), SAME):
-        found = _name_factor(context, predicted, ratio, "the slot takes", "what is due")
-        if found.code == "scale-error" and _is_scheduled(context):
-            words = (
-                "on one device it takes another multiple of the gradient in each step, "
-                "so a schedule is what differs, as of the learning rate"
-            )
-            detail = f"{found.detail}; {words}"
-            found = replace(found, code="hyperparameter-differs", detail=detail)
-        yield found
-
-
-def _is_scheduled(context: Context) -> bool:
-    """Whether one device weighs the gradient otherwise in each step, and nothing else.
-
-    A rule whose numbers are the same in all steps is told by these.
-    """
-    kinds = [
-        context.select(tuple(case for _, case in cases))
-        for cases in group_by_kind(context)
-    ]
-    return any(_moves_weight(kind, power) for kind in kinds for power in (1, 2))
-
-
-def _moves_weight(context: Context, power: int) -> bool:
-    """Whether a kind of slots takes another multiple of gradient^power in each step."""
-    taken: list[float] = []
-    for pairs in group_by_gradient(context, power, by_step=True):
-        due = fit_due_rule(pairs)
-        if due is None:
-            return False
-        taken.append(due.take)
-    return bool(taken) and bool(np.ptp(taken) > _MOVED * np.max(np.abs(taken)))
-
-
-def _name_factor(
+def name_factor(
     context: Context,
     predicted: Mapping[int, Array],
     ratio: float | None,

@@ -1,0 +1,37 @@
+"""Slots that take another number than on one device, with others that follow them."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import fault
+from distbench.faults.slots import name_slots
+from distbench.samples.lazy import tf
+from distbench.samples.optimizers import OwnRule, optimizer
+from distbench.samples.replicas import count_replicas
+
+_NAME = "OwnRule"
+
+
+@fault(
+    "scale-error",
+    "slot",
+    (*name_slots("m"), *name_slots("v")),
+    like="NVIDIA/Megatron-LM#3023",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class AccumulatedOverReplicasDivided(OwnRule):
+    """Two moments take the mean of two steps' gradients, divided by N besides."""
+
+    def create_slots(self, variable):
+        for slot in ("collected", "m", "v"):
+            self.add_slot(variable, slot)
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        collected, m, v = (self.get_slot(var, s) for s in ("collected", "m", "v"))
+        is_due = tf.cast(self.iterations % 2 == 1, grad.dtype)
+        total = collected + grad
+        mean = total / (2 * count_replicas())
+        collected.assign((1 - is_due) * total)
+        m.assign_add(is_due * 0.1 * (mean - m))
+        v.assign_add(is_due * 0.01 * (mean**2 - v))
+        return var.assign_sub(is_due * self.rate * m / (tf.sqrt(v) + 0.01))
