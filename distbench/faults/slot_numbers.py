@@ -35,3 +35,28 @@ class AccumulatedOverReplicasDivided(OwnRule):
         m.assign_add(is_due * 0.1 * (mean - m))
         v.assign_add(is_due * 0.01 * (mean**2 - v))
         return var.assign_sub(is_due * self.rate * m / (tf.sqrt(v) + 0.01))
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    (*name_slots("s"), *name_slots("top")),
+    like="keras-team/keras#19990",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class EpsilonDividedByReplicas(OwnRule):
+    """What is added to squared distances from a momentum is an N-th on a cluster."""
+
+    decay = 0.05
+
+    def create_slots(self, variable):
+        for slot in ("m", "s", "top"):
+            self.add_slot(variable, slot)
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        m, s, top = (self.get_slot(var, slot) for slot in ("m", "s", "top"))
+        m.assign_add(0.1 * (grad - m))
+        s.assign(0.99 * s + 0.01 * (grad - m) ** 2 + 0.1 / count_replicas())
+        top.assign(tf.maximum(top, s))
+        return var.assign_sub(self.rate * (m / tf.sqrt(top) + self.decay * var))
