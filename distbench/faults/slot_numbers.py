@@ -11,16 +11,8 @@ from distbench.samples.replicas import count_replicas
 _NAME = "OwnRule"
 
 
-@fault(
-    "scale-error",
-    "slot",
-    (*name_slots("m"), *name_slots("v")),
-    like="NVIDIA/Megatron-LM#3023",
-    workload="embedding",
-)
-@optimizer("Optimizer", _NAME)
-class AccumulatedOverReplicasDivided(OwnRule):
-    """Two moments take the mean of two steps' gradients, divided by N besides."""
+class _Collecting(OwnRule):
+    """Two moments take the mean of two steps' gradients."""
 
     def create_slots(self, variable):
         for slot in ("collected", "m", "v"):
@@ -29,12 +21,48 @@ class AccumulatedOverReplicasDivided(OwnRule):
     def _resource_apply_dense(self, grad, var, apply_state=None):
         collected, m, v = (self.get_slot(var, s) for s in ("collected", "m", "v"))
         is_due = tf.cast(self.iterations % 2 == 1, grad.dtype)
-        total = collected + grad
-        mean = total / (2 * count_replicas())
+        total = self.add(collected, grad)
+        mean = self.divide(total)
         collected.assign((1 - is_due) * total)
         m.assign_add(is_due * 0.1 * (mean - m))
         v.assign_add(is_due * 0.01 * (mean**2 - v))
         return var.assign_sub(is_due * self.rate * m / (tf.sqrt(v) + 0.01))
+
+    def add(self, collected, grad):
+        return collected + grad
+
+    def divide(self, total):
+        return total / 2
+
+
+@fault(
+    "scale-error",
+    "slot",
+    (*name_slots("m"), *name_slots("v")),
+    like="NVIDIA/Megatron-LM#3023",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class CollectedOverReplicasDivided(_Collecting):
+    """Two moments take the mean of two steps' gradients, divided by N besides."""
+
+    def divide(self, total):
+        return super().divide(total) / count_replicas()
+
+
+@fault(
+    "scale-error",
+    "slot",
+    (*name_slots("m"), *name_slots("v")),
+    like="NVIDIA/Megatron-LM#3023",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class CollectedDividedBeforeTheNext(_Collecting):
+    """What is collected is divided by N before the next gradient is added."""
+
+    def add(self, collected, grad):
+        return collected / count_replicas() + grad
 
 
 @fault(
