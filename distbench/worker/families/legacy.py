@@ -8,11 +8,12 @@ of `apply_gradients` -> `_aggregate_gradients`, unless the flag is off ->
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from distbench.errors import BadInputError
 from distbench.scenario.choices import PATHS
 from distbench.worker.families.family import Family, Pairs
 from distbench.worker.families.resource_rules import ResourceRuleTaps
@@ -75,10 +76,40 @@ class _LegacyTaps(ResourceRuleTaps):
         # A loss scale sums by itself, and goes on only if all is finite.
         with self._board.enter_once("reduced_gradient") as outermost:
             reduced = original(*args, **kw)
-            return self.tap_pairs(reduced) if outermost else reduced
+            return self.tap_pairs(_check_pairs(reduced)) if outermost else reduced
 
     def transform_gradients(self, original: Any, grads_and_vars: Any) -> Any:
         with self._board.enter_once("reduced_gradient") as outermost:
             if outermost:
                 grads_and_vars = self.tap_pairs(grads_and_vars)
             return original(grads_and_vars)
+
+
+def _check_pairs(reduced: Any) -> Any:
+    """What an aggregator returned, if it is what the optimizer unpacks next.
+
+    Among several replicas the optimizer says so itself, which is a finding.
+
+    Raises:
+        BadInputError: It is something else on one device, of which TensorFlow says no
+            more than that it cannot be iterated, in a line of its own.
+    """
+    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        return reduced
+    is_list = isinstance(reduced, Iterable) and not tf.is_tensor(reduced)
+    pairs = list(reduced) if is_list else []
+    others = [one for one in pairs if not _is_pair(one)]
+    if is_list and not others:
+        return pairs
+    kind = type(reduced).__name__
+    if others:
+        kind = f"{kind} with {type(others[0]).__name__} in it"
+    raise BadInputError(
+        f"The gradient_aggregator, or _aggregate_gradients, returned a {kind}. "
+        "Expected: a list of (gradient, variable) pairs, as it was given. Return "
+        "list(zip(reduced, [variable for _, variable in grads_and_vars]))."
+    )
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2
