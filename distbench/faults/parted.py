@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from distbench.faults.fault import fault
 from distbench.samples.program import TRAINED
-from distbench.unusual.parted import PartsOfOneVector, SharedOut
+from distbench.samples.replicas import all_reduce
+from distbench.unusual.parted import OwnersMakeVariables, PartsOfOneVector, SharedOut
 
 
 @fault("replicas-diverged", "variable", TRAINED, like="horovod/horovod#2279")
@@ -35,3 +36,11 @@ class PartsOfOwnGradients(PartsOfOneVector):
 
     def reduce(self, gradient):
         return gradient
+
+
+@fault("mean-instead-of-sum", "variable", TRAINED, like="keras-team/keras#20541")
+class OwnersAveraged(OwnersMakeVariables):
+    """Each replica makes what its variables become, and that is averaged."""
+
+    def spread(self, parts):
+        return all_reduce("mean", parts)

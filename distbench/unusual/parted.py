@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import MomentumByHand
+from distbench.samples.program import ByHand, MomentumByHand
 from distbench.samples.replicas import (
     all_reduce,
     count_replicas,
@@ -42,6 +42,27 @@ class SharedOut(MomentumByHand):
     def spread(self, steps):
         """The steps of all owners: of each variable one is not 0."""
         return [all_reduce("sum", step) for step in steps]
+
+
+@unusual()
+class OwnersMakeVariables(ByHand):
+    """Each replica makes what its variables become, and all are summed."""
+
+    def apply(self, gradients):
+        for place, variable in enumerate(self.trained()):
+            total = self.reduce(tf.convert_to_tensor(gradients[place]))
+            made = variable - self.rate * total
+            is_own = place % count_replicas() == find_replica()
+            parts = made if is_own else tf.zeros_like(made)
+            update(variable, self.set, self.spread(parts))
+
+    def spread(self, parts):
+        """What becomes of a variable; all but its owner have 0 for it."""
+        return all_reduce("sum", parts)
+
+    def set(self, copy, value):
+        """One copy of a variable."""
+        copy.assign(value)
 
 
 @unusual()

@@ -67,6 +67,14 @@ def test_another_rate_from_zero_is_no_decay():
     assert finding.code == "hyperparameter-differs"
 
 
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_an_nth_of_every_variable_is_a_mean_and_no_decay(replicas):
+    fault = shrink_more(np.float32(1 / replicas), range(replicas))
+    (finding,) = judge(observe(fault, replicas=replicas)).findings
+    assert (finding.code, finding.phase) == ("mean-instead-of-sum", "variable")
+    assert finding.confidence > 0.999
+
+
 def take_signs(amount, replicas=(0, 1, 2)):
     """Every element is nearer to 0 than the right one by some amount, or farther."""
 
