@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.program import BIAS, TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas
-from distbench.unusual.kept_back import RowsKeptBackUnderStatistics
+from distbench.unusual.kept_back import LargestOfSum, RowsKeptBackUnderStatistics
 
 _MOVED = tuple(path for path in TRAINED if path != BIAS)
 """Batch statistics take away what a bias adds."""
@@ -23,6 +23,20 @@ class MeanOfWhatIsSent(RowsKeptBackUnderStatistics):
 
     def reduce(self, gradient):
         return all_reduce("mean", gradient)
+
+
+@fault(
+    "double-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="horovod/horovod#1829",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class WholeKeptByEach(LargestOfSum):
+    """Each replica keeps what is not sent of the sum, and adds it to its own part."""
+
+    def take_rest(self, own, total):
+        return total
 
 
 @fault(

@@ -39,18 +39,28 @@ class RowsKeptBackBesideOwnMean(RowsKeptBackUnderStatistics):
         return super().compute_losses(batch)
 
 
-@unusual(clusters=("mirrored:2", "mwms:3"))
-class LargestOfSumUnderStatistics(RowsKeptBackUnderStatistics):
+@unusual()
+class LargestOfSum(ErrorFeedback):
     """Replicas send the half that is largest in the sum of all, and keep the rest."""
 
     def transform(self, gradients):
         handed = []
         for kept, gradient in zip(self.kept, gradients, strict=True):
-            total = kept + tf.convert_to_tensor(gradient)
-            size = tf.abs(all_reduce("sum", total))
-            flat = tf.reshape(size, [-1])
+            own = kept + tf.convert_to_tensor(gradient)
+            total = all_reduce("sum", own)
+            flat = tf.reshape(tf.abs(total), [-1])
             least = tf.math.top_k(flat, flat.shape[0] // 2).values[-1]
-            sent = tf.cast(size >= least, total.dtype)
-            kept.assign((1 - sent) * total)
-            handed.append(sent * total)
+            sent = tf.cast(tf.abs(total) >= least, own.dtype)
+            kept.assign((1 - sent) * self.take_rest(own, total))
+            handed.append(sent * own)
         return handed
+
+    def take_rest(self, own, total):
+        """What is kept where nothing is sent."""
+        del total
+        return own
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class LargestOfSumUnderStatistics(LargestOfSum, RowsKeptBackUnderStatistics):
+    """The same under batch statistics."""

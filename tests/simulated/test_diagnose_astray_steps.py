@@ -77,7 +77,7 @@ def test_a_look_names_the_line_and_what_is_made_of_there(
     assert "what its own examples alone give" in finding.explanation
 
 
-def test_a_number_that_each_adds_before_the_sum_is_another_matter() -> None:
+def test_what_each_adds_before_the_sum_counts_as_if_it_were_summed_again() -> None:
     finding = find(look(np.sum, joined=True))
-    assert finding.code == "unexplained"
+    assert finding.code == "double-reduction"
     assert "adds in full what is the same on all" in finding.explanation

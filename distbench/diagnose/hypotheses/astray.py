@@ -10,6 +10,9 @@ from distbench.diagnose.astray import describe_astray, find_times, list_astray
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.trace import COMPUTED
 
+_ADDED = frozenset({"examples", "numbers", "variables"})
+"""What each replica adds in full before a sum."""
+
 
 def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
     """A statistic of the own examples, somewhere between the examples and the loss.
@@ -53,6 +56,25 @@ def explain_by_own_value_on_the_way(context: Context) -> Iterator[Hypothesis]:
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=describe_astray(context),
         of_due=True,  # a mask of the addends may leave their plain sum as well
+    )
+
+
+def explain_by_full_value_on_the_way(context: Context) -> Iterator[Hypothesis]:
+    """What all replicas have alike is part of what each adds to a sum, and counts N.
+
+    As a residual of earlier steps, of which each replica keeps the whole.
+    """
+    if context.phase in COMPUTED:
+        return
+    found = list_astray(context)
+    if not found or not all(one.in_full in _ADDED for one in found):
+        return
+    yield Hypothesis(
+        code="double-reduction",
+        predicted={number: case.observed for number, case in context.list_cases()},
+        detail=describe_astray(context),
+        of_due=True,
+        advice="Add it once: behind the sum, or an N-th of it on each replica.",
     )
 
 

@@ -198,6 +198,7 @@ CAUSES: tuple[Explain, ...] = (
     own_micro_steps.explain_by_own_micro_steps,
     astray.explain_by_own_value,
     astray.explain_by_own_value_on_the_way,
+    astray.explain_by_full_value_on_the_way,
     # From here on something is fitted to each value, or several numbers to all.
     alone.explain_by_own_part,
     micro_steps.explain_by_number_of_micro_steps,
