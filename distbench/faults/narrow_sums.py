@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED, OwnReduction, Program
-from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas, gather
 
 _NARROW = "lower-precision"
 _PHASE = "reduced_gradient"
@@ -96,3 +96,29 @@ class SentInHalfAfterScaling(Program):
     def transform(self, gradients):
         dense = [3.0 * tf.convert_to_tensor(g) for g in gradients]
         return [tf.cast(tf.cast(g, tf.float16), tf.float32) / 3.0 for g in dense]
+
+
+@fault(
+    _NARROW,
+    _PHASE,
+    TRAINED,
+    like="horovod/horovod#3786",
+    clusters=("mirrored:2", "mwms:3"),
+    warning=True,
+)
+class SentInHalfByLargest(OwnReduction):
+    """The largest of all is made 100, gradients travel as float16, and are divided."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(g) for g in gradients]
+        scales = [self.find_scale(g) for g in dense]
+        sent = [tf.cast(s * g, tf.float16) for s, g in zip(scales, dense, strict=True)]
+        return [
+            tf.cast(total, tf.float32) / s
+            for s, total in zip(scales, super().reduce(sent), strict=True)
+        ]
+
+    def find_scale(self, gradient):
+        """100 by the largest number of any replica."""
+        largest = tf.reduce_max(tf.abs(gradient))
+        return 100.0 / tf.reduce_max(gather(tf.reshape(largest, [1])))

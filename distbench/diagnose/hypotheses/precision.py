@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pair import Pair
@@ -21,22 +19,17 @@ from distbench.compare.values import (
     take_numbers,
 )
 from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.hypotheses.narrow_scales import (
+    ENOUGH_BITS,
+    SMALLEST,
+    count_bits,
+    is_multiple,
+)
+from distbench.diagnose.hypotheses.narrow_sums import Sum, find_scaled, tell_scaled
 from distbench.trace import SUMMED, WHOLE, Trace, TraceKey
 
-_SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
-"""The narrow dtypes with their smallest numbers."""
-_SCALINGS = 6
-"""Roundings of a number that is multiplied and divided, and of the largest one."""
-_TOLD_APART = 24
-"""Three roundings of each number of a ratio below 2, and as much to tell two apart."""
 _SAME_NORM = 1e-5
 """By how much norms may differ that were made in a wider dtype."""
-_EXPONENT = 15
-"""Of numbers that are multiplied to lie below 2**15, far smaller ones are normal."""
-_FEW = 16
-"""Numbers that are looked at before all of them are."""
-_ENOUGH_BITS = 20
-"""Zeros at the end of numbers, in bits, that are no chance: one in a million."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,6 +43,7 @@ class Rounded:
         is_like: Whether its numbers are all narrow, though they may be too few to tell.
         is_due: Whether it is the plain sum of what each replica hands on, and what
             one device hands on is rounded as well.
+        scaled: The value with its addends, if it is their narrow sum under a scale.
     """
 
     value: Array
@@ -57,6 +51,12 @@ class Rounded:
     is_open: bool = False
     is_like: bool = False
     is_due: bool = False
+    scaled: Sum | None = None
+
+    @property
+    def may_be(self) -> bool:
+        """Whether nothing speaks against it, once something else tells."""
+        return self.is_open or self.is_like or self.scaled is not None
 
 
 def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
@@ -64,11 +64,12 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
 
     Proved by the bits, not by the size of the error: either every value is one of the
     narrow dtype's numbers, where the expected values are not and the error is within
-    that dtype's own bound; or it is just the sum of the rounded addends.
+    that dtype's own bound; or it is just the sum of the rounded addends, which may have
+    been multiplied by any number for that.
     """
     if context.phase == "iterations":
         return
-    for dtype in _SMALLEST:
+    for dtype in SMALLEST:
         u = find_roundoff(dtype)
         found: dict[int, Rounded] = {}
         for number, case in context.list_cases():
@@ -78,10 +79,16 @@ def explain_by_rounding(context: Context) -> Iterator[Hypothesis]:
                     found[number] = rounded
         if not _keeps_norms(context, found):
             found = {n: rounded for n, rounded in found.items() if not rounded.is_open}
+        scaled = [
+            (context.cases[number], rounded.scaled)
+            for number, rounded in found.items()
+            if rounded.scaled is not None
+        ]
         told = any(rounded.is_told for rounded in found.values())
+        told = told or tell_scaled(context, scaled, dtype)
         predicted = {
             number: context.cases[number].observed
-            if rounded.is_told or (told and (rounded.is_open or rounded.is_like))
+            if rounded.is_told or (told and rounded.may_be)
             else rounded.value
             for number, rounded in found.items()
         }
@@ -140,13 +147,18 @@ def _explain_case(context: Context, case: Pair, dtype: str) -> Rounded | None:
     if np.any(np.abs(case.observed - scale * total) > bound):
         return None
     given = _find_given(context, case) if terms else _find_due(context, case)
-    return _tell_by_bits(
+    told = _tell_by_bits(
         Rounded(value=rounded, is_open=scale != 1),
         seen,
         total if given is None else given,
         dtype,
         find_roundoff(case.dtype),
     )
+    if told.is_told or told.is_like or told.is_open or not terms:
+        return told
+    scaled = find_scaled(context, case, dtype)
+    is_due = scaled is not None and not context.are_near(case, case.expected, total)
+    return replace(told, scaled=scaled, is_due=is_due)
 
 
 def _tell_by_bits(
@@ -166,10 +178,10 @@ def _tell_by_bits(
     if seen is None:
         return replace(rounded, is_open=False)
     if rounded.is_open:
-        is_open = _is_multiple(seen, dtype, own) and not _is_multiple(given, dtype, own)
-        bits = _count_bits(seen, dtype, own)
+        is_open = is_multiple(seen, dtype, own) and not is_multiple(given, dtype, own)
+        bits = count_bits(seen, dtype, own)
         return replace(
-            rounded, is_told=is_open and bits >= _ENOUGH_BITS, is_open=is_open
+            rounded, is_told=is_open and bits >= ENOUGH_BITS, is_open=is_open
         )
     # Numbers of a grid have zeros without being rounded, and so has what is right.
     spare = np.log2(find_roundoff(dtype) / own)
@@ -203,9 +215,9 @@ def _sums_narrow(context: Context, case: Pair, dtype: str) -> bool:
     given = _find_given(context, case)
     sent = np.concatenate([term.ravel() for term in changed])
     return (
-        _count_bits(sent, dtype, own) >= _ENOUGH_BITS
-        and _is_multiple(sent, dtype, own)
-        and (given is None or not _is_multiple(given, dtype, own))
+        count_bits(sent, dtype, own) >= ENOUGH_BITS
+        and is_multiple(sent, dtype, own)
+        and (given is None or not is_multiple(given, dtype, own))
     )
 
 
@@ -220,7 +232,7 @@ def bound_rounding(magnitude: Array, count: int, dtype: str) -> Array:
         dtype: The narrow dtype.
     """
     bound = bound_sum(magnitude, count + 1, find_roundoff(dtype))
-    return bound + count * _SMALLEST[dtype]
+    return bound + count * SMALLEST[dtype]
 
 
 def _find_scale(expected: Array, total: Array, bound: Array) -> float:
@@ -235,60 +247,6 @@ def _find_scale(expected: Array, total: Array, bound: Array) -> float:
         return 1.0
     is_scaled = np.all(np.abs(expected - fit.ratio * total) <= 2 * fit.ratio * bound)
     return fit.ratio if is_scaled else 1.0
-
-
-def _is_multiple(values: Array, dtype: str, own: float) -> bool:
-    """Whether all values are numbers of a narrow dtype times one factor.
-
-    Args:
-        values: Numbers of a wider dtype.
-        dtype: The narrow one.
-        own: Unit roundoff of the wider one.
-    """
-    found = values[values != 0]
-    if not found.size or not np.all(np.isfinite(found)):
-        return not found.size
-    # Mostly a few of the numbers rule out every factor.
-    factors = _list_factors(found, dtype, own)
-    few = _are_narrow(np.outer(factors, found[:_FEW]), dtype, own).all(axis=1)
-    return any(_are_narrow(factor * found, dtype, own).all() for factor in factors[few])
-
-
-def _list_factors(found: Array, dtype: str, own: float) -> Array:
-    """What may make narrow numbers of some: the largest becomes one of them."""
-    largest = measure_size(found)
-    u = find_roundoff(dtype)
-    if own * _TOLD_APART > u * u:
-        return _list_kinds(dtype) / largest
-    # Ratios of integers below 1/u lie u² apart or more, so the numbers' are known, and
-    # the largest is a multiple of all denominators. If one will do, so does the least.
-    ratios = 2 * np.frexp(np.abs(found[:_FEW] / largest))[0]
-    least = math.lcm(
-        *(
-            Fraction(float(ratio)).limit_denominator(round(1 / u)).denominator
-            for ratio in ratios
-        )
-    )
-    kind = math.ldexp(math.frexp(least)[0], _EXPONENT)
-    return np.array([kind] if least * u <= 1 else []) / largest
-
-
-def _are_narrow(values: Array, dtype: str, own: float) -> npt.NDArray[np.bool_]:
-    """Which values are numbers of a narrow dtype, but for a few roundings."""
-    off = np.abs(round_to(values, dtype) - values)
-    return np.asarray(off <= _SCALINGS * own * np.abs(values))
-
-
-def _count_bits(values: Array, dtype: str, own: float) -> float:
-    """How improbable it is by chance that values are such multiples, in bits."""
-    u = find_roundoff(dtype)
-    each = np.log2(u / (_SCALINGS * own))
-    return float((np.count_nonzero(values) - 1) * each + np.log2(2 * u))
-
-
-def _list_kinds(dtype: str) -> Array:
-    """The numbers of a dtype between two powers of two."""
-    return 2.0**_EXPONENT * np.arange(0.5, 1.0, find_roundoff(dtype))
 
 
 def _find_given(context: Context, case: Pair) -> Array | None:
@@ -329,5 +287,5 @@ def is_representable(values: Array, dtype: str, spare: float) -> bool:
             other numbers have no such zeros.
     """
     found = values[values != 0]
-    is_chance = found.size * spare < _ENOUGH_BITS
+    is_chance = found.size * spare < ENOUGH_BITS
     return not is_chance and bool(np.array_equal(round_to(found, dtype), found))
