@@ -302,3 +302,23 @@ class AddedInOwnOrder(OwnReduction):
                 total = total + other
             totals.append(total)
         return totals
+
+
+@fault(
+    "replica-dropped",
+    "reduced_gradient",
+    TRAINED,
+    like="facebookresearch/fairseq#4220",
+    clusters=("mirrored:3", "mwms:3"),
+)
+class SummedInGroups(OwnReduction):
+    """Groups of two replicas sum, and nobody adds up the sums of the groups."""
+
+    def reduce(self, gradients):
+        mine = find_replica() // 2
+        return [self.sum_group(tf.convert_to_tensor(g), mine) for g in gradients]
+
+    def sum_group(self, gradient, mine):
+        """The sum over the replica's own group."""
+        everyone = gather(gradient[tf.newaxis])
+        return tf.reduce_sum(everyone[2 * mine : 2 * mine + 2], axis=0)
