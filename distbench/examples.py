@@ -37,6 +37,8 @@ class Counted:
         variable: Whose gradient alone this is about; empty where it is about all.
         by_place: Whether what each example adds to that gradient of the global batch
             follows from itself and from its place, and from no other example.
+        given: Whether that is so where what the global batch exchanges is given, and of
+            all gradients.
     """
 
     step: int
@@ -44,6 +46,7 @@ class Counted:
     shards: tuple[tuple[int, ...], ...]
     variable: str = ""
     by_place: bool = False
+    given: bool = False
 
     @property
     def missed(self) -> tuple[int, ...]:

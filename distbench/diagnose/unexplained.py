@@ -40,9 +40,9 @@ def leave_unexplained(context: Context, best: Ranked | None) -> Explained:
     else:
         words = next(filter(None, (tell(context) for tell in _READINGS)), "")
     words = words or f"no known cause explains what is wrong{_tell_nearest(best)}"
-    left = explain_all(
-        context, "unexplained", words + _advise_even(context), confidence=0.0
-    )
+    if not advice:
+        words += _advise_even(context)
+    left = explain_all(context, "unexplained", words, confidence=0.0)
     return replace(left, advice=advice)
 
 

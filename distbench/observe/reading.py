@@ -54,9 +54,10 @@ def read_evidence(
     def read_any(name: str) -> Trace | None:
         return next(iter(read_all(name)), None)
 
+    observed = merge_traces(scenario.cluster, parts)
     evidence = Evidence(
         tier=tier,
-        observed=merge_traces(scenario.cluster, parts),
+        observed=observed,
         reference=read_trace(reference, f"reference-{tier}"),
         twins=tuple(
             read_trace(reference, f"twin-{tier}-{number}")
@@ -110,7 +111,7 @@ def read_evidence(
             ahead=answer["ahead"],
         ),
         examples=examples,
-        counted=_read_counted(answer["counted"]),
+        counted=_read_counted(answer["counted"], observed),
         inside_own=_read_own(reference) if answer["inside"] else None,
     )
     idle = find_idle(evidence.observed) & find_idle(evidence.reference)
@@ -130,14 +131,17 @@ def _read_own(folder: Path) -> Inside:
     return Inside(reference=found, observed=found)
 
 
-def _read_counted(answer: Mapping[str, Any] | None) -> Counted | None:
-    if answer is None:
+def _read_counted(answer: Mapping[str, Any] | None, observed: Trace) -> Counted | None:
+    # Features of all replicas leave no measure but the global batch anyway.
+    is_of_data = observed.notes.get("exchange") == "data"
+    if answer is None or (answer["given"] and not is_of_data):
         return None
     return Counted(
         step=answer["step"],
         whole=tuple(answer["whole"]),
         shards=tuple(map(tuple, answer["shards"])),
         by_place=answer["by_place"],
+        given=answer["given"],
         variable=answer["variable"],
     )
 

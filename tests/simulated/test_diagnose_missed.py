@@ -149,3 +149,14 @@ def test_examples_that_one_gradient_alone_loses_are_told_with_its_name() -> None
     finding = find_first(replace(evidence, counted=counted))
     assert finding.code == "examples-missed"
     assert "which examples have a gradient of 'kernel'" in finding.explanation
+
+
+def test_places_among_what_is_gathered_are_told_with_what_to_add_to_them() -> None:
+    evidence = observe(take_halves, hand_back)
+    assert evidence.counted is not None
+    counted = replace(evidence.counted, by_place=True, given=True)
+    probes = {**evidence.probes, "exchanged": evidence.reference}
+    finding = find_first(replace(evidence, counted=counted, probes=probes))
+    assert (finding.code, finding.phase) == ("unexplained", "loss")
+    assert "on what is gathered of all replicas and on its place" in finding.explanation
+    assert "if the program needs even ones" not in finding.explanation

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from distbench.compare.pair import Pair
 from distbench.compare.shards import find_shares
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, find_shards
+from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows
 from distbench.diagnose.fit import add_weighted
 from distbench.trace import COMPUTED, WHOLE
 
@@ -47,8 +48,9 @@ def explain_by_missed_examples(context: Context) -> Iterator[Hypothesis]:
 def describe_places(context: Context) -> tuple[str, str]:
     """Says that examples add what follows from their places in a shard, and advises.
 
-    Empty where all that is wrong is not what shards alone give, or where no example
-    adds to a gradient what follows from its place there and from no other one.
+    Empty where all that is wrong is not what shards alone give, or what they give with
+    all that is exchanged; or where no example adds to a gradient what follows from its
+    place there and from no other one.
     """
     counted = context.evidence.counted
     if counted is None or not counted.by_place or context.phase not in COMPUTED:
@@ -56,9 +58,20 @@ def describe_places(context: Context) -> tuple[str, str]:
     if not any(
         len(predicted) == len(context.cases)
         and all(context.matches(context.cases[n], v) for n, v in predicted.items())
-        for predicted in _foretell(context)
+        for predicted in _foretell(context, given=counted.given)
     ):
         return "", ""
+    if counted.given:
+        return (
+            "what an example adds to the loss depends on what is gathered of all "
+            "replicas and on its place in the batch, and on no other example; each "
+            "replica counts places within its shard, where others of what is gathered "
+            "have them",
+            "Add the number of the examples of all replicas before this one to places "
+            "in the own shard (the sum of what all_gather has of their sizes, up to "
+            "replica_id_in_sync_group), wherever they stand for places in what is "
+            "gathered.",
+        )
     return (
         f"what an example adds to the gradient of '{counted.variable}' depends on its "
         "place in the batch, and on no other example; each replica counts places "
@@ -68,18 +81,29 @@ def describe_places(context: Context) -> tuple[str, str]:
     )
 
 
-def _foretell(context: Context) -> list[dict[int, Array]]:
-    """What shards alone make of the values, by each way in which they may count."""
+def _foretell(context: Context, *, given: bool = False) -> list[dict[int, Array]]:
+    """What shards alone make of the values, by each way in which they may count.
+
+    Args:
+        context: Of the phase.
+        given: Whether shards are given what the global batch exchanges.
+    """
     shares = find_shares(context.evidence) or {}
     found: list[dict[int, Array]] = [{} for _ in range(4)]
     for number, case in context.list_cases():
-        terms = find_shards(context, case)
+        terms = _find_given(context, case) if given else find_shards(context, case)
         if case.key.replica == WHOLE and terms:
             sizes = context.get_shards(case)
             ways = _list_weights(sizes, shares.get(case.key.step))
             for predicted, weights in zip(found, ways, strict=False):
                 predicted[number] = add_weighted(weights, terms)
     return found
+
+
+def _find_given(context: Context, case: Pair) -> tuple[Array, ...]:
+    """What shards make of a value that are given what the global batch exchanges."""
+    trace = context.evidence.probes["exchanged"]
+    return tuple(take_rows(value, case) for value in trace.get_replicas(case.key))
 
 
 def _list_weights(

@@ -27,6 +27,7 @@ from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import Late, find_late
 from distbench.worker.one_device.looked_into import look_inside
 from distbench.worker.one_device.odd_terms import split_odd
+from distbench.worker.one_device.placed import find_placed
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.replay import (
@@ -132,7 +133,9 @@ class ReferenceJobs:
         guards = goes_on and leaves_out_overflow(reference, recorded)
         probes = dict(Probes(reference, recorded).record(tier))
         probes.update(split_odd(reference, tier, recorded, probes))
-        counted = find_counted(reference, tier, recorded, copying)
+        counted = find_counted(reference, tier, recorded, copying) or find_placed(
+            reference, tier, recorded, probes, copying
+        )
         inside = look_inside(reference, tier, recorded, probes)
         if inside is not None:
             write_trace(inside, folder, "inside")

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.examples import Counted
-from distbench.trace import WHOLE, SparseRows, Trace, TraceKey, Value
+from distbench.trace import WHOLE, SparseRows, Trace, Value
 from distbench.worker.one_device.ordered import Ordering
 from distbench.worker.one_device.rearranged import Gradients, Order, Rearranged
 from distbench.worker.one_device.reference import Reference
@@ -54,8 +54,7 @@ def find_counted(
         matters. None where there is none such, where a step draws random numbers, which
         may choose among places, and for a workload of the bench.
     """
-    is_known = reference.session.program.shards_known or not reference.repeats
-    if is_known or reference.draws or reference.examples > _MOST:
+    if not can_be_asked(reference):
         return None
     ordering = Ordering()
     for number in range(min(_STEPS, reference.scenario.steps)):
@@ -65,6 +64,12 @@ def find_counted(
             by_place = [] if reference.session.draws.are_given else names
             return _count(step, by_place)
     return None
+
+
+def can_be_asked(reference: Reference) -> bool:
+    """Whether nothing but its examples makes a step what it is, and they are few."""
+    is_known = reference.session.program.shards_known or not reference.repeats
+    return not (is_known or reference.draws or reference.examples > _MOST)
 
 
 def _count(step: Rearranged, names: Sequence[str]) -> Counted:
@@ -83,7 +88,7 @@ def _count(step: Rearranged, names: Sequence[str]) -> Counted:
     found = _count_led(step, led)
     if found.missed or found.added:
         return found
-    of_one = [_count_led(step, led, name) for name in _list_by_place(step, names)]
+    of_one = [_count_led(step, led, name) for name in list_by_place(step, names)]
     told = [one for one in of_one if one.missed or one.added] or of_one
     return replace(told[0], by_place=True) if told else found
 
@@ -124,7 +129,7 @@ def _list_led(
     return led
 
 
-def _list_by_place(step: Rearranged, names: Sequence[str]) -> list[str]:
+def list_by_place(step: Rearranged, names: Sequence[str]) -> list[str]:
     """Variables to whose gradients each example adds what its place makes of it.
 
     A batch with another example in each place is then off by as much as those with
@@ -142,13 +147,10 @@ def _list_by_place(step: Rearranged, names: Sequence[str]) -> list[str]:
     ]
     if any(set(found) != set(due) for found in (whole, *apart)):
         return []
-    by_name: dict[str, dict[TraceKey, Value]] = {}
-    for key, value in due.items():
-        by_name.setdefault(key.variable, {})[key] = value
     return [
         name
         for name in names
-        if (own := by_name.get(name))
+        if (own := step.get_due(name))
         and not step.is_made_up(own)
         and not all(are_near(v, whole[k], step.dtype) for k, v in own.items())
         and all(

@@ -15,6 +15,7 @@ from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.twins import Twins
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.stepping.program import count_batch, take_examples
+from distbench.worker.stepping.steps import Step
 
 _PHASES: tuple[Phase, ...] = ("local_gradient",)
 
@@ -32,6 +33,7 @@ class Rearranged:
         recorded: What that gave.
         step: Its number.
         twins: Moves states by rounding.
+        by: What runs the batch; None is its own trace.
 
     Attributes:
         batch: What the step takes.
@@ -42,11 +44,18 @@ class Rearranged:
     """
 
     def __init__(
-        self, reference: Reference, tier: Tier, recorded: Trace, step: int, twins: Twins
+        self,
+        reference: Reference,
+        tier: Tier,
+        recorded: Trace,
+        step: int,
+        twins: Twins,
+        by: Step | None = None,
     ) -> None:
         self._reference = reference
         self._recorded = recorded
         self._twins = twins
+        self._by = by
         self.tier: Tier = tier
         self.step = step
         self.dtype = reference.narrowest or None
@@ -60,6 +69,11 @@ class Rearranged:
             )
             for replica in self.orders
         }
+
+    def get_due(self, variable: str) -> Gradients:
+        """Gradients of the batch for one variable."""
+        found = self.due[WHOLE].items()
+        return {key: value for key, value in found if key.variable == variable}
 
     def is_made_up(self, due: Gradients) -> bool:
         """Whether the shards' gradients make up these of the batch."""
@@ -87,7 +101,7 @@ class Rearranged:
             reference.session.restore_state(moved)
         if replica == WHOLE:
             try:
-                reference.run_whole(step, batch)
+                reference.run_whole(step, batch, self._by)
             except SubjectError:
                 return {}  # examples may belong together, as those of one text
         elif not reference.runs_shard(step, batch):
