@@ -192,3 +192,42 @@ class GatheredBufferNeighboursSummed(GatheredNeighboursSummed):
     def reduce(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return change_joined(dense, self.add_up)
+
+
+@fault(
+    "wrong-pairing",
+    "reduced_gradient",
+    TRAINED,
+    like="NVIDIA/Megatron-LM#2218",
+    clusters=WIDE,
+    replicas=(-1,),
+)
+class LastReplicaPacksOtherwise(OwnReduction):
+    """One replica packs its gradients from last to first into what is summed."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        packed = self.pack(dense) if is_last() else dense
+        flat = tf.concat([tf.reshape(g, [-1]) for g in packed], axis=0)
+        return change_joined(dense, lambda _: all_reduce("sum", flat))
+
+    def pack(self, dense):
+        """Gradients in the order in which they are ready."""
+        return dense[::-1]
+
+
+@fault(
+    "wrong-pairing",
+    "reduced_gradient",
+    TRAINED,
+    like="NVIDIA/Megatron-LM#2218",
+    clusters=WIDE,
+    replicas=(-1,),
+)
+class LastReplicaPacksBucketsBackwards(LastReplicaPacksOtherwise):
+    """So it does in two buckets, and what is last in a bucket comes first."""
+
+    def pack(self, dense):
+        flat = [tf.reshape(gradient, [-1]) for gradient in dense]
+        buckets = (tf.concat(flat[:2], axis=0), tf.concat(flat[2:], axis=0))
+        return [bucket[::-1] for bucket in buckets]

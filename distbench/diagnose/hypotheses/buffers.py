@@ -33,7 +33,7 @@ def explain_by_cuts(context: Context) -> Iterator[Hypothesis]:
         return
     paths = [v.path for v in context.infos.values() if v.role == "variable"]
     layouts: dict[str, Layout] = {}
-    for words, order in _list_orders(context, paths):
+    for words, order in list_orders(context, paths):
         for what, filled, cut in (
             (f"filled {words} and cut in that of the variables", order, paths),
             (f"filled in the order of the variables and cut {words}", paths, order),
@@ -49,7 +49,7 @@ def explain_by_offsets(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in SUMMED:
         return
     paths = [v.path for v in context.infos.values() if v.role == "variable"]
-    orders = [("in the order of the variables", paths), *_list_orders(context, paths)]
+    orders = [("in the order of the variables", paths), *list_orders(context, paths)]
     layouts: dict[str, Layout] = {
         f"pieces of one buffer, filled {words}, are cut at wrong places": partial(
             cut_elsewhere, order=order, replicas=context.replicas
@@ -76,17 +76,17 @@ def _try_layouts(
         words: ({}, set()) for words in layouts
     }
     updates: dict[tuple[int, int], list[int]] = {}
-    for number in _list_dense(context):
+    for number in list_dense(context):
         key = context.cases[number].key
         updates.setdefault((key.step, key.call), []).append(number)
     for numbers in updates.values():
         numbers.sort(key=lambda number: -context.cases[number].observed.size)
-        sums = _sum_all(context, numbers[0], paths)
+        sums = sum_all(context, numbers[0], paths)
         for words in list(found):
             for number in numbers:
                 case = context.cases[number]
                 piece = layouts[words](sums, case)
-                if piece is not None and _comes_near(piece[0], case.observed):
+                if piece is not None and comes_near(piece[0], case.observed):
                     predicted, told = found[words]
                     predicted[number] = piece[0].reshape(case.observed.shape)
                     told.add(piece[1])
@@ -96,12 +96,13 @@ def _try_layouts(
     return {words: made for words, made in found.items() if made[0]}
 
 
-def _comes_near(piece: Array, observed: Array) -> bool:
+def comes_near(piece: Array, observed: Array) -> bool:
+    """Whether a piece leaves little of a value."""
     rest = piece - observed.ravel() if piece.size == observed.size else observed
     return measure_norm(rest) <= _NEAR * measure_norm(observed)
 
 
-def _list_dense(context: Context) -> Iterator[int]:
+def list_dense(context: Context) -> Iterator[int]:
     """Values that are wrong as a whole, whatever rows some replicas sent of them."""
     for number, case in context.list_cases():
         shape = context.infos[case.key.variable].shape
@@ -109,20 +110,27 @@ def _list_dense(context: Context) -> Iterator[int]:
             yield number
 
 
-def _sum_all(context: Context, number: int, paths: Sequence[str]) -> Sums:
-    """The sum of the replicas' gradients of every variable."""
+def sum_all(
+    context: Context,
+    number: int,
+    paths: Sequence[str],
+    replicas: Sequence[int] | None = None,
+) -> Sums:
+    """The sum of all replicas' gradients of every variable, or of some replicas'."""
     case = replace(context.cases[number], rows=None)
     sums = {}
     for path in paths:
         terms = context.find_terms_of(case, path)
         if terms:
-            sums[path] = np.asarray(np.sum(terms, axis=0)).ravel()
+            kept = terms if replicas is None else [terms[r] for r in replicas]
+            sums[path] = np.asarray(np.sum(kept, axis=0)).ravel()
     return sums
 
 
-def _list_orders(
+def list_orders(
     context: Context, paths: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
+    """Orders of the variables but for their own, in words."""
     sizes = {path: int(np.prod(context.infos[path].shape)) for path in paths}
     yield "in the order of the names", sorted(paths)
     yield "from last to first", list(reversed(paths))
