@@ -36,7 +36,7 @@ on each replica."""
 
 
 class Looking:
-    """Runs steps once more to look inside of their losses, where that tells more.
+    """Runs steps once more to look inside, where that tells more than is known.
 
     Args:
         target: The subject.

@@ -276,8 +276,9 @@ def _are_means_by_size(
     """Whether shards are n_r/G of means over something else than examples: m_r n_r/G.
 
     With a share c_r of all that it is taken over, the mean of the whole is Σ c_r m_r:
-    what shards give has weights c_r G/n_r, so that c_r adds up to 1. It does not where
-    a statistic of the own examples, as their deviation, scales what they give.
+    what shards give has weights c_r G/n_r, so that c_r adds up to 1. So it does where
+    a mean of the own examples divides a sum, which is such a weight; where another
+    statistic scales it, as their deviation, it does not.
     """
     fitted = _fit(whole, shards)
     if fitted is None or not agree(whole, _add(shards, fitted)):

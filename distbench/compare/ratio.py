@@ -106,7 +106,7 @@ def count_means_by_size(weights: Sequence[float] | Array, sizes: Sequence[int]) 
 
     Args:
         weights: What each shard counts, [replicas].
-        sizes: Their numbers of examples, which are not all the same.
+        sizes: Their numbers of examples.
     """
     parts = np.asarray(sizes, np.float64) / max(1, sum(sizes))
     return bool(abs(np.dot(weights, parts) - 1) <= SAME / 10)

@@ -52,7 +52,7 @@ def judge_update(rule):
 def test_another_constant_is_told(epsilon):
     found = judge_update(replace(RULE, epsilon=epsilon))
     assert found.code == "hyperparameter-differs"
-    assert f"makes of it {epsilon - 0.1:+g}, the same" in found.explanation
+    assert f"off by the same {epsilon - 0.1:+g}, whatever" in found.explanation
     assert found.confidence == pytest.approx(1)
 
 

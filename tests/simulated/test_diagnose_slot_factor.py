@@ -57,9 +57,10 @@ def test_a_factor_of_the_gradient_has_a_sign(name, factor):
     assert f"takes {factor:.3g}" in finding.explanation
 
 
-def test_a_linear_slot_that_takes_the_mean_takes_a_factor():
+@pytest.mark.parametrize("beta", [0.75, 0.0])
+def test_a_linear_slot_that_takes_the_mean_takes_a_factor(beta):
     """What it would make of the replicas' own gradients is the same on average."""
-    rule = Rule(name="momentum")
+    rule = Rule(name="momentum", beta=beta)
 
     def update(new, old, gradients, run):
         return rule.update(old, {k: scale(g, 0.5) for k, g in gradients.items()})
@@ -109,7 +110,10 @@ def test_a_factor_and_its_square_are_one_cause(times, ratio):
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == ("scale-error", "slot")
     assert finding.ratio == pytest.approx(ratio, rel=1e-3)
-    assert "and its square where it keeps squares" in finding.explanation
+    assert (
+        "what is due, and the square of that where it keeps squares"
+        in finding.explanation
+    )
 
 
 @pytest.mark.parametrize(

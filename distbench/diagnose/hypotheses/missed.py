@@ -65,8 +65,8 @@ def describe_places(context: Context) -> tuple[str, str]:
         return (
             "what an example adds to the loss depends on what is gathered of all "
             "replicas and on its place in the batch, and on no other example; each "
-            "replica counts places within its shard, where others of what is gathered "
-            "have them",
+            "replica counts places within its own shard, but in what is gathered those "
+            "places belong to examples of other replicas",
             "Add the number of the examples of all replicas before this one to places "
             "in the own shard (the sum of what all_gather has of their sizes, up to "
             "replica_id_in_sync_group), wherever they stand for places in what is "

@@ -29,6 +29,8 @@ _LOWER = 30
 have fewer digits, and float16 has room for partial sums up to 2**16 alone."""
 SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 """The narrow dtypes with their smallest numbers."""
+_LARGEST = {"float16": 65504.0}
+"""Of those where addends that cancel may pass it."""
 _FEW = 16
 """Numbers that are looked at before all of them are."""
 
@@ -92,8 +94,11 @@ def find_scale(
     sizes = np.abs(np.concatenate(addends))
     least = np.min(sizes[sizes > 0], initial=np.inf)
     lowest = least * np.min(factors, initial=np.inf)
+    highest = len(terms) * np.max(sizes, initial=0.0) * np.max(factors, initial=0.0)
     for lower in range(_LOWER):
-        if lower > 1 and math.ldexp(lowest, -lower) >= _find_least_normal(dtype):
+        has_room = math.ldexp(highest, 1 - lower) < _LARGEST.get(dtype, math.inf)
+        is_normal = math.ldexp(lowest, -lower) >= _find_least_normal(dtype)
+        if lower > 1 and has_room and is_normal:
             continue  # all is rounded as before
         for scale in np.ldexp(factors, -lower):
             if _is_sum(scale, total, addends, dtype, own):

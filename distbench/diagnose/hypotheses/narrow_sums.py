@@ -56,7 +56,7 @@ def tell_scaled(
     own = find_roundoff(scaled[0][0].dtype)
     # What replicas have alike tells once.
     apart = list({case.key.at(0): made for case, made in scaled}.values())
-    sums = [*apart, _join(apart), *_list_right(context)]
+    sums = [*apart, _join(apart), *_list_right(context, own)]
     return any(_is_told(made, dtype, own) for made in sums)
 
 
@@ -88,10 +88,16 @@ def _join(sums: Sequence[Sum]) -> Sum:
     return observed, [np.concatenate([t.ravel() for t in parts]) for parts in terms]
 
 
-def _list_right(context: Context) -> Iterator[Sum]:
-    """The sums of this phase that are as they should be, where they are dense."""
+def _list_right(context: Context, own: float) -> Iterator[Sum]:
+    """The sums of this phase that are as they should be, where they are dense.
+
+    Those of a narrow variable are narrow whatever the program does.
+    """
     trace = context.evidence.observed
     for key in sorted({key.at(0) for key in context.right}):
+        info = context.infos.get(key.variable)
+        if info is None or find_roundoff(info.dtype) != own:
+            continue
         addends = trace.get_replicas(replace(key, phase="local_gradient"))
         values = [trace.get(key), *addends]
         if len(addends) > 1 and all(isinstance(v, np.ndarray) for v in values):

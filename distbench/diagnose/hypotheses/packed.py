@@ -56,8 +56,8 @@ def explain_by_own_order(context: Context) -> Iterator[Hypothesis]:
                 code="wrong-pairing",
                 predicted=predicted,
                 detail=f"{name_replicas(group)} packed gradients {told} into what is "
-                "added up, and the others did not: its sums have elements of theirs "
-                "that stand at other places",
+                "added up, and the others did not: so each sum adds elements that "
+                "belong to different places",
                 replicas=group,
                 advice=_ADVICE,
             )

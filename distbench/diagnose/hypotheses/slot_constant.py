@@ -32,13 +32,12 @@ def explain_by_constant(context: Context) -> Iterator[Hypothesis]:
             predicted |= {n: case.expected + constant for n, case in cases}
     if not added:
         return
-    told = ", ".join(f"{constant:+.6g}" for constant in dict.fromkeys(added))
+    told = " or ".join(f"{constant:+.6g}" for constant in dict.fromkeys(added))
     yield Hypothesis(
         code="hyperparameter-differs",
         predicted=predicted,
-        detail=f"in each step it is what one device makes of it {told}, the same in "
-        "all elements, whatever the gradients are: the rule adds another constant, as "
-        "an epsilon",
+        detail=f"in each step all of its elements are off by the same {told}, whatever "
+        "the gradients are: the rule adds another constant, as an epsilon",
     )
 
 

@@ -253,7 +253,7 @@ def name_factor(
     if not is_sum_unseen(context):
         if not are_same_factors(ratio, 1 / n):
             return found
-        why = f": 1/N, for N = {n}, as a mean over the replicas is in place of a sum"
+        why = f": 1/N, for N = {n}, as if a mean over replicas stood in place of a sum"
         return replace(found, detail=found.detail + why)
     for factor, divisor in ((1 / n, f"N = {n}"), (1 / n**2, f"N² = {n**2}")):
         if are_same_factors(ratio, factor):

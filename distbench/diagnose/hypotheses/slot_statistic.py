@@ -93,11 +93,13 @@ def _list_linear(context: Context, fed: Mapping[int, Sequence[Array]]) -> set[in
         ]
         started = [row for row in rows if np.any(row.features[0])]
         weights = fit_weights(started)
-        linear = weights is not None and leaves_nothing(started, weights)
-        for row in rows:
-            size = measure_size(context.cases[row.number].expected)
-            if linear or (not started and measure_size(row.target) <= SAME * size):
-                found.add(row.number)
+        adds_up = all(
+            measure_size(row.target)
+            <= SAME * measure_size(context.cases[row.number].expected)
+            for row in rows
+        )  # as of a rule that keeps nothing
+        if adds_up or (weights is not None and leaves_nothing(started, weights)):
+            found |= {row.number for row in rows}
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, are_alike, are_same_factors
+from distbench.compare.ratio import SAME, are_same_factors
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import (
@@ -42,12 +42,13 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
         if taken is not None and abs(taken[0] - 1) > SAME:
             factors.append(taken[0])
             predicted |= taken[1]
-    ratio = _find_common(factors)
-    if ratio is not None:
-        found = name_factor(context, predicted, ratio, "the slot takes", "what is due")
-        if not are_alike(factors):
-            words = ", and its square where it keeps squares"
-            found = replace(found, detail=found.detail + words)
+    common = _find_common(factors)
+    if common is not None:
+        ratio, has_squares = common
+        what = "what is due"
+        if has_squares:
+            what += ", and the square of that where it keeps squares"
+        found = name_factor(context, predicted, ratio, "the slot takes", what)
         if found.code == "scale-error" and _is_scheduled(context):
             words = (
                 "on one device it takes another multiple of the gradient in each step, "
@@ -58,19 +59,19 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
         yield found
 
 
-def _find_common(factors: Sequence[float]) -> float | None:
-    """The factor that all slots take, or some of them and the others its square."""
+def _find_common(factors: Sequence[float]) -> tuple[float, bool] | None:
+    """The factor that all slots take, and whether others take its square."""
     if not factors:
         return None
     ratio = float(np.median(factors))
     if np.ptp(factors) <= SAME * max(abs(ratio), SAME):
-        return ratio
+        return ratio, False
     for ratio in factors:
         if all(
             are_same_factors(factor, ratio) or are_same_factors(factor, ratio**2)
             for factor in factors
         ):
-            return ratio
+            return ratio, True
     return None
 
 

@@ -63,6 +63,7 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
         shares = {step: (one * parts[step],) for step, (one,) in shares.items()}
         for number, terms in means.items():
             divisors = parts[context.cases[number].key.step]
+            divisors = np.where(divisors > 0, divisors, 1.0)  # without examples
             means[number] = tuple(t / p for t, p in zip(terms, divisors, strict=False))
     for own in range(min(map(len, shares.values()), default=0)):
         first = shares[min(steps)]
