@@ -30,7 +30,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.other_terms import has_both_kinds
 from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
-from distbench.compare.ratio import SAME, count_means_by_size
+from distbench.compare.ratio import SAME, are_means_by_size
 from distbench.compare.swapped import is_led_by_count
 from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
@@ -248,7 +248,7 @@ def _is_free_of_groups(
     What every shard holds besides, such as a penalty, drops out: of two sums over all
     shards by their difference, of a mean by weights that add up to 1. What doubles with
     its examples is no mean, though in a narrow dtype some weights may come near; but it
-    may be one times the shard's share of examples, and both deals say by what counts.
+    may be one times the shard's share of examples.
     """
     examples = max(1, sum(sizes))
 
@@ -259,31 +259,22 @@ def _is_free_of_groups(
     if agree(_add(shards, ones), _add(others, ones)):
         return True
     if kind == "sum":
-        return all(_are_means_by_size(sizes, whole, s, agree) for s in (shards, others))
+        # Both deals say by what counts: a mean of the own examples that divides a sum
+        # is such a weight, and another statistic, as their deviation, is none.
+        deals = [_make_up(whole, deal, agree) for deal in (shards, others)]
+        return all(found and are_means_by_size(found, sizes) for found in deals)
     if agree(whole, _add(shards, [size / examples for size in sizes])):
         return True
     # A mean over something else than examples: words, or those of a class.
+    return _make_up(whole, shards, agree) is not None
+
+
+def _make_up(
+    whole: Places, shards: list[Places], agree: Callable[[Places, Places], bool]
+) -> list[float] | None:
+    """Weights with which shards make up the whole; None where none do."""
     fitted = _fit(whole, shards)
-    return fitted is not None and agree(whole, _add(shards, fitted))
-
-
-def _are_means_by_size(
-    sizes: tuple[int, ...],
-    whole: Places,
-    shards: list[Places],
-    agree: Callable[[Places, Places], bool],
-) -> bool:
-    """Whether shards are n_r/G of means over something else than examples: m_r n_r/G.
-
-    With a share c_r of all that it is taken over, the mean of the whole is Σ c_r m_r:
-    what shards give has weights c_r G/n_r, so that c_r adds up to 1. So it does where
-    a mean of the own examples divides a sum, which is such a weight; where another
-    statistic scales it, as their deviation, it does not.
-    """
-    fitted = _fit(whole, shards)
-    if fitted is None or not agree(whole, _add(shards, fitted)):
-        return False
-    return count_means_by_size(fitted, sizes)
+    return fitted if fitted and agree(whole, _add(shards, fitted)) else None
 
 
 def _is_led_by_own(

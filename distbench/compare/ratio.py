@@ -98,7 +98,7 @@ def are_same_factors(left: float, right: float) -> bool:
     return left == right or abs(left - right) <= SAME * abs(right)
 
 
-def count_means_by_size(weights: Sequence[float] | Array, sizes: Sequence[int]) -> bool:
+def are_means_by_size(weights: Sequence[float] | Array, sizes: Sequence[int]) -> bool:
     """Whether shards have means times their part of the examples, m_r n_r/G.
 
     With its share c_r of what the means are taken over, each m_r n_r/G counts c_r G/n_r

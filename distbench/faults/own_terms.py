@@ -69,13 +69,9 @@ class HingeOfOwnShare(_OwnShare, HingeOfTheMeanOfAll):
 
 
 @fault(_OWN, "loss", like=_LIKE, clusters=WIDE)
-class SquaresByTheOwnCountAndOne(_BesideShares):
+class SquaresByTheOwnCountAndOne(_InFull, _BesideShares):
     """Beside shares, own squares are divided by one more than the own count."""
 
     def find_term(self, batch):
         squares = tf.reduce_sum(self.predict(batch) ** 2, axis=1)
         return tf.reduce_sum(squares) / (tf.cast(tf.size(squares), self.dtype) + 1)
-
-    def weigh(self, count):
-        del count
-        return 1.0

@@ -194,7 +194,7 @@ class GatheredBufferNeighboursSummed(GatheredNeighboursSummed):
         return change_joined(dense, self.add_up)
 
 
-@fault(
+_packed_otherwise = fault(
     "wrong-pairing",
     "reduced_gradient",
     TRAINED,
@@ -202,6 +202,9 @@ class GatheredBufferNeighboursSummed(GatheredNeighboursSummed):
     clusters=WIDE,
     replicas=(-1,),
 )
+
+
+@_packed_otherwise
 class LastReplicaPacksOtherwise(OwnReduction):
     """One replica packs its gradients from last to first into what is summed."""
 
@@ -216,14 +219,7 @@ class LastReplicaPacksOtherwise(OwnReduction):
         return dense[::-1]
 
 
-@fault(
-    "wrong-pairing",
-    "reduced_gradient",
-    TRAINED,
-    like="NVIDIA/Megatron-LM#2218",
-    clusters=WIDE,
-    replicas=(-1,),
-)
+@_packed_otherwise
 class LastReplicaPacksBucketsBackwards(LastReplicaPacksOtherwise):
     """So it does in two buckets, and what is last in a bucket comes first."""
 

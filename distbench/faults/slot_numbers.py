@@ -35,13 +35,16 @@ class _Collecting(OwnRule):
         return total / 2
 
 
-@fault(
+_moments_scaled = fault(
     "scale-error",
     "slot",
     (*name_slots("m"), *name_slots("v")),
     like="NVIDIA/Megatron-LM#3023",
     workload="embedding",
 )
+
+
+@_moments_scaled
 @optimizer("Optimizer", _NAME)
 class CollectedOverReplicasDivided(_Collecting):
     """Two moments take the mean of two steps' gradients, divided by N besides."""
@@ -50,13 +53,7 @@ class CollectedOverReplicasDivided(_Collecting):
         return super().divide(total) / count_replicas()
 
 
-@fault(
-    "scale-error",
-    "slot",
-    (*name_slots("m"), *name_slots("v")),
-    like="NVIDIA/Megatron-LM#3023",
-    workload="embedding",
-)
+@_moments_scaled
 @optimizer("Optimizer", _NAME)
 class CollectedDividedBeforeTheNext(_Collecting):
     """What is collected is divided by N before the next gradient is added."""

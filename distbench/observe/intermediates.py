@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
@@ -50,11 +49,13 @@ def observe_intermediates(
         ClusterError: A task failed.
     """
     deadline = launch.give_time(scenario.timeout_s)
-    folder = _make_folder(launch)
+    folder = launch.directory.make_folder(f"inside-{time.monotonic_ns()}")
     scenario = replace(scenario, steps=last_step + 1)
-    payload = _make_payload(target, scenario, spec, folder)
-    if of_steps:
-        payload = {**payload, "inside": "steps"}
+    payload: Mapping[str, Any] = {
+        **make_payload(target, scenario, spec, folder),
+        "tiers": [_TIER],
+        "inside": "steps" if of_steps else "losses",
+    }
     with start_both(launch, scenario, spec, deadline) as (one, trainers):
         answer, wait_prepared = prepare_both(one, trainers, scenario, payload, target)
         wait_prepared()
@@ -65,17 +66,3 @@ def observe_intermediates(
         reference=read_trace(folder, f"reference-{_TIER}"),
         observed=merge_traces(str(spec), parts),
     )
-
-
-def _make_folder(launch: Launch) -> Path:
-    return launch.directory.make_folder(f"inside-{time.monotonic_ns()}")
-
-
-def _make_payload(
-    target: TargetRef, scenario: Scenario, spec: ClusterSpec, folder: Path
-) -> Mapping[str, Any]:
-    return {
-        **make_payload(target, scenario, spec, folder),
-        "tiers": [_TIER],
-        "inside": "losses",
-    }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from training_simulator import TRAINED, Fault, Rule, observe
+from wrong_steps import take_rule
 
 from distbench.diagnose.judge import judge
 
@@ -31,12 +32,8 @@ class Divided(Rule):
 
 def judge_changed(rule, **changes):
     """What is said where the cluster has another rule than one device."""
-    wrong = replace(rule, **changes)
-
-    def update(new, old, gradients, run):
-        return wrong.update(old, gradients)
-
-    return judge(observe(Fault(update=update), rule=rule, steps=3)).findings
+    fault = Fault(update=take_rule(replace(rule, **changes)))
+    return judge(observe(fault, rule=rule, steps=3)).findings
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from gradient_values import to_array
 from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
+from wrong_steps import take_rule
 
 from distbench.diagnose.judge import judge
 
@@ -47,11 +48,7 @@ RULE = Collecting(name="adam")
 
 def judge_update(rule, replicas=2):
     """With another rule on the cluster than on one device."""
-
-    def update(new, old, gradients, run):
-        return rule.update(old, gradients)
-
-    fault = Fault(update=update)
+    fault = Fault(update=take_rule(rule))
     evidence = observe(fault, rule=RULE, steps=4, replicas=replicas, sparse=False)
     return judge(evidence).findings
 

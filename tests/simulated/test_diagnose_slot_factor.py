@@ -10,6 +10,7 @@ from evidence_changes import change_evidence
 from gradient_values import scale, to_array
 from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
+from wrong_steps import take_rule
 
 from distbench.diagnose.judge import judge
 
@@ -102,11 +103,8 @@ class Moments(Rule):
 )
 def test_a_factor_and_its_square_are_one_cause(times, ratio):
     rule = Moments(name="adam")
-
-    def update(new, old, gradients, run):
-        return replace(rule, times=times).update(old, gradients)
-
-    evidence = observe(Fault(update=update), rule=rule, steps=3, replicas=2)
+    fault = Fault(update=take_rule(replace(rule, times=times)))
+    evidence = observe(fault, rule=rule, steps=3, replicas=2)
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == ("scale-error", "slot")
     assert finding.ratio == pytest.approx(ratio, rel=1e-3)
@@ -127,11 +125,8 @@ def test_a_factor_and_its_square_are_one_cause(times, ratio):
 )
 def test_an_old_value_that_weighs_more_is_told(times, code, words):
     rule = Rule(name="momentum", beta=0.4)
-
-    def update(new, old, gradients, run):
-        return replace(rule, beta=0.4 * times).update(old, gradients)
-
-    evidence = observe(Fault(update=update), rule=rule, steps=3, replicas=3)
+    fault = Fault(update=take_rule(replace(rule, beta=0.4 * times)))
+    evidence = observe(fault, rule=rule, steps=3, replicas=3)
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase, finding.step) == (code, "slot", 1)
     assert words in finding.explanation

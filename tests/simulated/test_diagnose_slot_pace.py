@@ -9,6 +9,7 @@ import pytest
 from gradient_values import to_array
 from simulated_rule import Rule
 from training_simulator import Fault, observe
+from wrong_steps import take_rule
 
 from distbench.diagnose.judge import judge
 
@@ -38,11 +39,7 @@ RULE = Forgetting(name="momentum")
 
 def judge_update(rule):
     """With another rule on the cluster than on one device."""
-
-    def update(new, old, gradients, run):
-        return rule.update(old, gradients)
-
-    evidence = observe(Fault(update=update), rule=RULE, steps=3, replicas=2)
+    evidence = observe(Fault(update=take_rule(rule)), rule=RULE, steps=3, replicas=2)
     (finding,) = judge(evidence).findings
     assert finding.phase == "slot"
     return finding

@@ -23,6 +23,11 @@ def on(paths, change):
     }
 
 
+def take_rule(rule):
+    """An update by another rule than one device's."""
+    return lambda new, old, gradients, run: rule.update(old, gradients)
+
+
 def reduce_some(paths, combine):
     def reduce(locals_, step):
         total = add_up(locals_)

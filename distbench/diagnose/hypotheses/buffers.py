@@ -75,12 +75,7 @@ def _try_layouts(
     found: dict[str, tuple[dict[int, Array], set[str]]] = {
         words: ({}, set()) for words in layouts
     }
-    updates: dict[tuple[int, int], list[int]] = {}
-    for number in list_dense(context):
-        key = context.cases[number].key
-        updates.setdefault((key.step, key.call), []).append(number)
-    for numbers in updates.values():
-        numbers.sort(key=lambda number: -context.cases[number].observed.size)
+    for numbers in list_updates(context):
         sums = sum_all(context, numbers[0], paths)
         for words in list(found):
             for number in numbers:
@@ -102,7 +97,19 @@ def comes_near(piece: Array, observed: Array) -> bool:
     return measure_norm(rest) <= _NEAR * measure_norm(observed)
 
 
-def list_dense(context: Context) -> Iterator[int]:
+def list_updates(context: Context) -> list[list[int]]:
+    """Numbers of the wrong values of each update, the largest value first."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for number in _list_dense(context):
+        key = context.cases[number].key
+        found.setdefault((key.step, key.call), []).append(number)
+    return [
+        sorted(numbers, key=lambda number: -context.cases[number].observed.size)
+        for numbers in found.values()
+    ]
+
+
+def _list_dense(context: Context) -> Iterator[int]:
     """Values that are wrong as a whole, whatever rows some replicas sent of them."""
     for number, case in context.list_cases():
         shape = context.infos[case.key.variable].shape

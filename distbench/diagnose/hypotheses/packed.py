@@ -12,8 +12,8 @@ from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.diagnose.hypotheses.buffers import (
     Sums,
     comes_near,
-    list_dense,
     list_orders,
+    list_updates,
     sum_all,
 )
 from distbench.diagnose.names import name_replicas
@@ -33,7 +33,7 @@ def explain_by_own_order(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in SUMMED or context.replicas == 1:
         return
-    updates = _list_updates(context)
+    updates = list_updates(context)
     if not updates or not all(_keeps_total(context, one) for one in updates):
         return
     paths = [v.path for v in context.infos.values() if v.role == "variable"]
@@ -61,18 +61,6 @@ def explain_by_own_order(context: Context) -> Iterator[Hypothesis]:
                 replicas=group,
                 advice=_ADVICE,
             )
-
-
-def _list_updates(context: Context) -> list[list[int]]:
-    """Numbers of the wrong values of each update, the largest value first."""
-    found: dict[tuple[int, int], list[int]] = {}
-    for number in list_dense(context):
-        key = context.cases[number].key
-        found.setdefault((key.step, key.call), []).append(number)
-    return [
-        sorted(numbers, key=lambda number: -context.cases[number].observed.size)
-        for numbers in found.values()
-    ]
 
 
 def _keeps_total(context: Context, numbers: Sequence[int]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from distbench.compare.nature import Nature
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_alike, count_means_by_size
+from distbench.compare.ratio import SAME, are_alike, are_means_by_size
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import (
@@ -101,7 +101,7 @@ def _are_by_size(context: Context, shares: Mapping[int, Sequence[Array]]) -> boo
     return bool(shares) and all(
         len(found) == 1
         and abs(np.sum(found[0]) - 1) > SAME
-        and count_means_by_size(found[0], sizes(step))
+        and are_means_by_size(found[0], sizes(step))
         for step, found in shares.items()
     )
 
