@@ -238,3 +238,39 @@ def test_taps_are_made_by_one_op() -> None:
     subjects = str(Path(__file__).with_name("family_subjects.py"))
     ((names, count),) = distbench.run(_name_taps, "one", args=(subjects,)).values()
     assert count > len(names) == 1
+
+
+def _may_reduce_again(target: str) -> bool:
+    """Runs in a task: whether a program may reduce what it reduced before."""
+    from distbench.cluster import ClusterSpec
+    from distbench.scenario import Scenario
+    from distbench.scenario.choices import PROGRAM
+    from distbench.target import parse_target
+    from distbench.target.loading import load_target
+    from distbench.worker.one_device.reference import Reference
+    from distbench.worker.process.strategies import configure_runtime, make_strategy
+    from distbench.worker.stepping.session import Session
+    from distbench.worker.subjects.user_program import UserProgram
+
+    spec = ClusterSpec.parse("one@cpu")
+    configure_runtime(spec, "worker", 0)
+    program = UserProgram(load_target(parse_target(target))())
+    session = Session(program, make_strategy(spec), spec, spec.tasks[0])
+    scenario = Scenario(target=target, workload=PROGRAM, cluster="mirrored:2")
+    return Reference(session, scenario, 2).exchanged.may_reduce_again
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [
+        ("ByOptimizer", False),
+        ("OneByOne", False),
+        ("Twice", True),
+        ("WithANorm", True),
+        ("KeptBetween", True),
+    ],
+)
+def test_a_step_that_reduces_once_is_not_traced_for_more(name: str, may: bool) -> None:
+    target = f"{Path(__file__).with_name('reducing_programs.py')}:{name}"
+    results = distbench.run(_may_reduce_again, "one", args=(target,))
+    assert list(results.values()) == [may]

@@ -129,18 +129,20 @@ def try_sums(
                 )
                 for which in product(NARROW, (False, True))
             ]
+            decayed = decay_again(
+                feeder,
+                tier,
+                fed,
+                "local_gradient",
+                times=observed.replicas,
+                kept=kept,
+            )
             return Summed(
                 due=None if is_seen else due,
                 tried=tuple(tried),
+                decayed=decayed,
+                # Last: what is fed after it is traced anew.
                 again=_reduce_again(feeder, tier, fed, right, observed.replicas),
-                decayed=decay_again(
-                    feeder,
-                    tier,
-                    fed,
-                    "local_gradient",
-                    times=observed.replicas,
-                    kept=kept,
-                ),
                 by_hand=by_hand,
                 undetermined=undetermined,
             )
@@ -193,7 +195,10 @@ def _reduce_again(
     A norm of what was summed already, whose squares are added up over replicas that
     each have all of it, say.
     """
-    exchanged = feeder.reference.exchanged
+    exchanged, session = feeder.reference.exchanged, feeder.reference.session
+    # What is done between two steps may reduce what they did not.
+    if not (exchanged.may_reduce_again or session.program.acts_between_steps):
+        return None
     feeder.forget_steps()
     try:
         with exchanged.scale_again(float(replicas)):

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.taps.backwards import is_eager
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.exchange import is_made_of
 from distbench.worker.taps.sinks import create_sink, keep_from_xla
@@ -61,6 +62,8 @@ class Exchanged:
             losses may be made of what it gives.
         is_between: Whether one was called between the gradients of two losses, and not
             by an optimizer: shards that go on from its updates are known otherwise.
+        may_reduce_again: Whether one may have been given what another one gave, in the
+            step itself.
     """
 
     def __init__(self, board: TapBoard) -> None:
@@ -74,7 +77,8 @@ class Exchanged:
         self._factor = 1.0
         self._scaled: list[Any] = []
         self._reduced: list[Any] = []
-        self.is_early = self.is_between = False
+        self._of_before: tuple[tf.Graph, set[str]] | None = None
+        self.is_early = self.is_between = self.may_reduce_again = False
 
     @contextmanager
     def notice(self) -> Iterator[None]:
@@ -165,6 +169,8 @@ class Exchanged:
                 self._asked.append(asked)
             call = signature.bind(context, *args, **kwargs)
             taken = tf.nest.flatten(call.arguments["value"])
+            if self._mode == "noticed":
+                self._notice_again(taken)
             self._is_inside = True
             try:
                 result = original(context, *args, **kwargs)
@@ -182,6 +188,18 @@ class Exchanged:
 
         hide_from_autograph(collective)
         return collective
+
+    def _notice_again(self, taken: list[Any]) -> None:
+        """Of what was there before the first call none is made of what one gave."""
+        if self._of_before is None:
+            graph = tf.compat.v1.get_default_graph()
+            self._of_before = graph, {op.name for op in graph.get_operations()}
+            return
+        graph, names = self._of_before
+        self.may_reduce_again |= any(
+            is_eager(tensor) or tensor.graph is not graph or tensor.op.name not in names
+            for tensor in _list_tensors(taken)
+        )
 
     def _count_again(self, taken: list[Any], result: Any) -> Any:
         # On one device a collective may give the very tensors that it takes.
