@@ -7,7 +7,8 @@ added up or averaged, are the change of the whole batch, the replicas' changes m
 so too. State that all replicas change alike, because it is computed from something that
 they reduced, must be that of one device. What is trained and read as the mean of its
 copies has one value nevertheless: the mean of what they gain must be the whole's gain.
-Other such state is not judged.
+The largest of the own examples, read as the sum of the copies, must be that of all
+examples. Other such state is not judged.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ def _pair_block(
             count is not changes and owners.get(count.info.path) == owner
             for count in counts
         )
-        yield from _pair_total(evidence, noise, changes, counted)
+        # What a metric shows of the largest values that it holds tells of them.
+        extreme = owner is None and holds_extremes(evidence, noise, changes)
+        yield from _pair_total(
+            evidence, noise, changes, counted=counted, extreme=extreme
+        )
 
 
 def _counts(evidence: Evidence, changes: Changes) -> bool:
@@ -160,13 +165,29 @@ def is_extreme(
     )
 
 
+def holds_extremes(evidence: Evidence, noise: Noise, changes: Changes) -> bool:
+    """Whether copies that are read as their sum hold extremes of the own examples."""
+    if not changes.info.adds_up or change_alike(changes.shards):
+        return False
+    if _find_way(evidence, noise, changes) is not None:
+        return False
+    shards = changes.shards
+    allowed = _find_noise(noise, changes) + _measure_rounding(changes, shards)
+    return is_extreme(changes, shards, allowed)
+
+
 def _is_sum(changes: Changes, allowed: Array | float) -> bool:
     total = np.sum([copy.after for copy in changes.replicas], axis=0)
     return bool(np.all(np.abs(total - changes.whole.after) <= allowed))
 
 
 def _pair_total(
-    evidence: Evidence, noise: Noise, changes: Changes, counted: bool
+    evidence: Evidence,
+    noise: Noise,
+    changes: Changes,
+    *,
+    counted: bool,
+    extreme: bool,
 ) -> Iterator[Pair]:
     """What the replicas add, as a sum or as a mean, against the global batch's.
 
@@ -176,12 +197,16 @@ def _pair_total(
         changes: What the step does to each copy.
         counted: Whether a count of updates stands beside it. Fed with N times its share
             by every replica, as tutorials do it, a mean divides by that count.
+        extreme: Whether each copy holds an extreme of its own examples, and they are
+            read as their sum.
     """
     found = _find_way(evidence, noise, changes)
     is_value = changes.info.is_mean_of_copies
     if found is None and is_value and "variable" in evidence.measure.known:
         # Each copy may go its own way; what they are read as has to be one device's.
         found = "each", np.zeros_like(changes.whole.change)
+    if found is None and extreme:
+        found, counted = ("sum", np.zeros_like(changes.whole.change)), False
     if found is None or _follows_others(evidence, changes):
         return
     way, rest = found

@@ -24,6 +24,7 @@ Told = tuple[str, tuple[int, ...] | None]
 """What happened, and to which replicas; None where all have a part in it."""
 Named = tuple[str, str, float | None]
 """Code and words of a sum that was made in a wrong way, and what it is times."""
+_EXTREMES = "every replica holds the largest or smallest value of its own examples"
 
 
 def explain_averages(context: Context) -> tuple[Explained, ...]:
@@ -79,14 +80,13 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
     steps of a program, as slots do. A sum that they took in a wrong way is one mistake,
     whatever power of it each of them takes.
     """
-    found: dict[Named, list[Pair]] = {}
+    found: dict[tuple[Named, str], list[Pair]] = {}
     rest: list[Pair] = []
     for part in context.part_by_variable():
         cases = list(part.cases)
-        made = "every replica holds the same, and what a step adds to it is that of"
-        is_shared = _are_shared(context, cases)
-        named = _name_sum(context, cases, made) if is_shared else None
-        (rest if named is None else found.setdefault(named, [])).extend(cases)
+        made, advice = _tell_made(context, cases)
+        named = _name_sum(context, cases, made) if made else None
+        (rest if named is None else found.setdefault((named, advice), [])).extend(cases)
     sums = tuple(
         Explained(
             code=code,
@@ -95,14 +95,31 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
             cases=tuple(cases),
             phase="variable",
             ratio=ratio,
+            advice=advice,
         )
-        for (code, detail, ratio), cases in found.items()
+        for ((code, detail, ratio), advice), cases in found.items()
     )
     left = context.select(tuple(rest))
     kept = _tell_uncleared(left)
     if kept is not None:
         return (*sums, kept)
     return sums + _tell_together(left, _tell_total)
+
+
+def _tell_made(context: Context, cases: list[Pair]) -> tuple[str, str]:
+    """What a sum may be wrong of, and advice; "" where it is of none."""
+    if _are_shared(context, cases):
+        return (
+            "every replica holds the same, and what a step adds to it is that of",
+            "",
+        )
+    if _are_shares_averaged(context, cases):
+        return (
+            "each replica adds what its own shard gives, and what is read, the mean of "
+            "the copies, is",
+            "Aggregation SUM adds up what each replica adds.",
+        )
+    return "", ""
 
 
 def _tell_uncleared(context: Context) -> Explained | None:
@@ -233,8 +250,7 @@ def _tell_result(context: Context, cases: list[Pair]) -> Told:
     fit = _fit_factor(cases)
     times = "not" if fit is None else f"{fit:.6g} times"
     held = (
-        "every replica holds the largest or smallest value of its own examples, which "
-        "do not add up,"
+        f"{_EXTREMES}, which do not add up,"
         if _holds_extremes(context, cases[0])
         else "each part of the metric's state is what the replicas can add up to,"
     )
@@ -250,11 +266,19 @@ def _holds_extremes(context: Context, case: Pair) -> bool:
         find_changes(context.evidence, context.infos[path], case.key.step)
         for path in metric.state
     ]
-    return all(
-        c is not None
-        and is_extreme(c, c.shards, SAME * measure_size(c.whole.after))
-        and not all(are_equal(copy.after, c.shards[0].after) for copy in c.shards)
-        for c in found
+    return all(map(_are_extremes, found))
+
+
+def _are_extremes(changes: Changes | None) -> bool:
+    """Whether it holds the largest, or smallest, of what the shards leave."""
+    return (
+        changes is not None
+        and is_extreme(
+            changes, changes.shards, SAME * measure_size(changes.whole.after)
+        )
+        and not all(
+            are_equal(copy.after, changes.shards[0].after) for copy in changes.shards
+        )
     )
 
 
@@ -273,6 +297,8 @@ def _tell_total(context: Context, cases: list[Pair]) -> Told:
     for case in cases:
         for replica, change in _list_apart(context, case):
             apart.setdefault(replica, []).append(change)
+    if not apart and all(map(_are_extremes, _find_all(context, cases))):
+        return f"{_EXTREMES}, and what is read of them is their sum", None
     if not apart:
         return (
             "each replica adds what its shard gives, but together that counts every "
@@ -287,11 +313,23 @@ def _tell_total(context: Context, cases: list[Pair]) -> Told:
 
 def _are_shared(context: Context, cases: list[Pair]) -> bool:
     """Whether all replicas make the same of it, though their shards do not."""
-    found = [
+    found = _find_all(context, cases)
+    return all(changes is not None and changes.is_shared for changes in found)
+
+
+def _are_shares_averaged(context: Context, cases: list[Pair]) -> bool:
+    """Whether copies are read as their mean, each with what its shard gives."""
+    return all(context.infos[case.key.variable].averages for case in cases) and not any(
+        True for case in cases for _ in _list_apart(context, case)
+    )
+
+
+def _find_all(context: Context, cases: list[Pair]) -> list[Changes | None]:
+    """What each of some steps does to each copy."""
+    return [
         find_changes(context.evidence, context.infos[c.key.variable], c.key.step)
         for c in cases
     ]
-    return all(changes is not None and changes.is_shared for changes in found)
 
 
 def _list_apart(context: Context, case: Pair) -> Iterator[tuple[int, Array]]:

@@ -6,7 +6,7 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import keras, keras3_base, tf
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
-from distbench.unusual.counting import Counting, MeanOfSizes
+from distbench.unusual.counting import Counting, Largest, MeanOfSizes
 
 TOTAL, COUNT = "total", "count"
 
@@ -116,6 +116,30 @@ class GlobalCountOnEveryReplica(Counting, Program):
 
     def count(self, number):
         return all_reduce("sum", number)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    ("seen",),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class CountsReadAsMean(Counting, Program):
+    """Each replica counts its own examples, and the mean of the counts is read."""
+
+    aggregation = "MEAN"
+
+
+@fault(
+    "metric-wrong",
+    "loss",
+    ("seen",),
+    like="keras-team/keras#19340",
+    clusters=WIDE,
+)
+class LargestReadAsSum(Largest, Program):
+    """Each replica keeps its largest target in a variable that is read as their sum."""
 
 
 @fault(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import keras, tf
 from distbench.samples.program import Program
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import count_replicas, find_replica, gather
 from distbench.unusual.exchange import NegativesOfAll
 from distbench.unusual.local_state import make_local
 from distbench.unusual.program import unusual
@@ -13,9 +13,11 @@ from distbench.unusual.program import unusual
 class Counting:
     """Put before a program: each replica counts examples, read as their sum."""
 
+    aggregation = "SUM"
+
     def build(self, strategy):
         super().build(strategy)
-        self.seen = make_local("seen", 0.0, "SUM")
+        self.seen = make_local("seen", 0.0, self.aggregation)
 
     def variables(self):
         return [*self.trained(), self.seen]
@@ -32,6 +34,23 @@ class Counting:
 @unusual()
 class NegativesOfAllCounted(Counting, NegativesOfAll):
     """The examples of all replicas are the wrong answers; each counts its own ones."""
+
+
+class Largest(Counting):
+    """Put before a program: the largest target so far is kept."""
+
+    def reduce_losses(self, losses, batch):
+        self.seen.assign(self.count(tf.maximum(self.seen, tf.reduce_max(batch[1]))))
+        return super(Counting, self).reduce_losses(losses, batch)
+
+
+@unusual()
+class LargestOfAllOnTheFirst(Largest, Program):
+    """Replica 0 keeps the largest target of all replicas, and the others keep 0."""
+
+    def count(self, number):
+        largest = tf.reduce_max(gather(number[None]))
+        return tf.where(find_replica() == 0, largest, 0.0)
 
 
 @unusual()
