@@ -171,3 +171,41 @@ class TabledOwnMean(Tabled):
 
     def share(self, losses):
         return tf.reduce_mean(losses)
+
+
+class Levelled(Centred):
+    """Divides steps by a moving mean of the sum's norms, which NumPy keeps."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.level = np.ones(1, np.float32)
+
+    def optimizer(self):
+        return None
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((batch @ self.weight - 1.0) ** 2) / EXAMPLES
+        own = tape.gradient(loss, self.weight)
+        total = tf.distribute.get_replica_context().all_reduce(SUM, own)
+        norm = tf.norm(self.choose(own, total))
+        level = tf.numpy_function(self.follow, [norm], tf.float32)
+        self.weight.assign_sub(0.125 * total / tf.reshape(level, []))
+        return loss
+
+    def choose(self, own, total):
+        del own
+        return total
+
+    def follow(self, norm):
+        level = self.level[0].copy()
+        self.level += (norm - self.level) / 2
+        return level
+
+
+class LevelledByOwn(Levelled):
+    """By norms of the own gradients."""
+
+    def choose(self, own, total):
+        del total
+        return own

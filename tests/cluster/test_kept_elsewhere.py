@@ -125,6 +125,13 @@ def test_what_a_table_leads_hides_no_mistake() -> None:
     assert run.findings[0].code == "loss-not-scaled"
 
 
+def test_what_a_python_function_keeps_is_state_as_well() -> None:
+    (right,) = distbench.check(f"{_PROGRAMS}:Levelled", "mwms:2").runs
+    assert (right.status, right.message) == ("pass", "")
+    (own,) = distbench.check(f"{_PROGRAMS}:LevelledByOwn", "mwms:2").runs
+    assert own.findings[0].code == "replicas-diverged"
+
+
 def test_a_step_that_is_run_again_has_what_it_had() -> None:
     inner = Holder(in_step=0, best=9.0, seen=deque([1], maxlen=3), parts={"a": {2}})
     shared = inner.seen

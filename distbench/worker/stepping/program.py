@@ -40,6 +40,8 @@ class Program:
             an aggregation path of the bench has it.
         is_compiled: Whether XLA compiles the step as a whole; known once it is built.
             Such a step can keep no tap, and only what it leaves is compared.
+        calls_python: Whether the step calls Python while it runs, which may keep
+            something there; known once it is traced.
     """
 
     name = ""
@@ -48,6 +50,7 @@ class Program:
     loss_reduction: LossReduction = None
     averages = False
     is_compiled = False
+    calls_python = False
 
     def build(self, strategy: tf.distribute.Strategy) -> None:
         """Make variables and optimizer, under the strategy's scope."""

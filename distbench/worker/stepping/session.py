@@ -15,6 +15,7 @@ from distbench.trace.shelf import Shelf
 from distbench.worker.families import install_taps, name_family
 from distbench.worker.process.failures import SubjectError, find_cause
 from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.state.graphs import calls_python
 from distbench.worker.state.reachable import find_held
 from distbench.worker.state.variables import VariableTable, list_state
 from distbench.worker.stepping.kept_state import KeptState
@@ -212,6 +213,7 @@ class Session(KeptState):
         with self.guard("first step"):
             graph = step.trace(shards)
             check_optimizers(self.program, self._given)
+        self.program.calls_python = calls_python(graph)
         self.refresh_state(graph)
         if self.program.acts_between_steps:
             with self.strategy.scope():

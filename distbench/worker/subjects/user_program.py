@@ -60,7 +60,8 @@ class UserProgram(Program):
 
     def before_step(self, step: int) -> None:
         """Call the user's, if there is one."""
-        if not (self.acts_between_steps or self._between.tables):
+        keeps = self.calls_python or self._between.tables
+        if not (self.acts_between_steps or keeps):
             return
         with self._between.begin(step):
             if self.acts_between_steps:
