@@ -60,6 +60,25 @@ class CounterForgotten(Saved):
         return tf.train.Checkpoint(model=self.kernel, slots=list(slots))
 
 
+class AverageForgotten(Saved):
+    """The checkpoint lacks a variable of the program, which starts as it was made."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.average = tf.Variable(self.kernel, trainable=False, name="average")
+
+    def variables(self):
+        return [self.kernel, self.average]
+
+    def replica_step(self, batch):
+        loss = super().replica_step(batch)
+        self.average.assign(0.9 * self.average + 0.1 * self.kernel)
+        return loss
+
+    def checkpoint(self):
+        return tf.train.Checkpoint(model=self.kernel, optimizer=self.adam)
+
+
 class SlotsMadeTooLate(Saved):
     """Slots are listed for the checkpoint, which is empty before the first step."""
 

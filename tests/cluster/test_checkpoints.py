@@ -111,6 +111,7 @@ def test_slots_survive_of_which_some_exist(name: str) -> None:
             {"Adam/dense/kernel/m", "Adam/dense/kernel/v", "Adam/iter"},
         ),
         ("CounterForgotten", 0, {"Adam/iter"}),
+        ("AverageForgotten", 0, {"average"}),
         ("SlotsMadeTooLate", 0, {"Adam/dense/kernel/m", "Adam/dense/kernel/v"}),
         ("RateForgotten", 1, {"Adam/learning_rate"}),
         ("SavesKernelSlots", 0, {"Adam/dense/bias/m", "Adam/dense/bias/v"}),

@@ -34,11 +34,13 @@ def find_drawn_anew(
     seed_chance(reference.scenario.seed)
     again = build()
     state = again.read_state()
+    # What was restored since is no value of a build.
+    built = reference.built
     # Keras numbers the layers of a process, so that the paths are other ones.
     paths = zip(reference.session.variables, again.variables, strict=False)
     return sorted(
         old.path
         for old, new in paths
         if old.path in differing
-        and not np.array_equal(state[new.path, 0], initial[old.path, 0], equal_nan=True)
+        and not np.array_equal(state[new.path, 0], built[old.path, 0], equal_nan=True)
     )

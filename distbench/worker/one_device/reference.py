@@ -81,7 +81,8 @@ class Reference:
         self.seeds = find_seeds(graph)
         self.graph = graph
         self.handed.leads_own = not program.shards_known and bool(self._list_led_own())
-        self.initial = session.read_state()
+        self.built = session.read_state()
+        self.initial: State = dict(self.built)
         self._left_out = LeftOut(session, scenario.injected, function)
         is_drawn = draws_on(graph, Handles(session.table).known)
         if program.shards_known:
