@@ -40,7 +40,8 @@ class Fed:
             that were traced where a number of Python's stands as replicas leave it, as
             a note has it (`number`). Empty where the state is what follows, or where
             tracing moves no such number.
-        overwritten: The update fed with each replica's observed reduced gradient, of
+        overwritten: The update fed with each replica's observed reduced gradient, or
+            with what all replicas have of each row (then as that of replica 0), of
             which the last slice of a row counts alone, or the first, or their mean, as
             a note has it (`kept`). Empty where the state is what follows, or where no
             row has several slices.

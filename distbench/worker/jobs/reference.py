@@ -237,7 +237,7 @@ class ReferenceJobs:
             "decayed": (*followed.decayed, *summed.decayed),
             "counted": followed.counted,
             "traced": traced,
-            "overwritten": followed.overwritten,
+            "overwritten": (*followed.overwritten, *summed.overwritten),
             "turns": [followed.turns],
             "apart": [
                 change_apart(

@@ -25,6 +25,7 @@ from distbench.worker.one_device.held_against import (
     hands_on,
 )
 from distbench.worker.one_device.kept_back import join_kept_back
+from distbench.worker.one_device.overwritten import overwrite_rows
 from distbench.worker.one_device.state_by_hand import (
     StateByHand,
     find_state_by_hand,
@@ -33,6 +34,7 @@ from distbench.worker.one_device.sums import (
     NARROW,
     Sum,
     add_gradients,
+    join_rows,
     list_narrow_sums,
     list_sums,
     mix_sums,
@@ -61,6 +63,7 @@ class Summed:
         decayed: That after the right sum, of variables that are N times as large.
         by_hand: Variables of the model by what leads them.
         undetermined: State of which `due` does not tell what it has to be.
+        overwritten: That after sums in which not all replicas' slices of a row count.
     """
 
     due: Trace | None = None
@@ -69,6 +72,7 @@ class Summed:
     decayed: tuple[Trace, ...] = ()
     by_hand: StateByHand = field(default_factory=StateByHand)
     undetermined: tuple[str, ...] = ()
+    overwritten: tuple[Trace, ...] = ()
 
 
 def try_sums(
@@ -141,6 +145,9 @@ def try_sums(
                 due=None if is_seen else due,
                 tried=tuple(tried),
                 decayed=decayed,
+                overwritten=overwrite_rows(
+                    feeder, tier, join_rows(observed, fed), "local_gradient"
+                ),
                 # Last: what is fed after it is traced anew.
                 again=_reduce_again(feeder, tier, fed, right, observed.replicas),
                 by_hand=by_hand,

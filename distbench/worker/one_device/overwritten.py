@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.evidence import Tier
-from distbench.trace import SparseRows, Trace, TraceKey, Values
+from distbench.trace import Phase, SparseRows, Trace, TraceKey, Values
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.process.failures import SubjectError
 
@@ -40,8 +40,10 @@ _WAYS: Mapping[str, Callable[[SparseRows], SparseRows]] = {
 """What becomes of the slices of a row, by what a note calls it."""
 
 
-def overwrite_rows(feeder: Feeder, tier: Tier, observed: Trace) -> tuple[Trace, ...]:
-    """Feed the observed reduced gradients where not all slices of a row count.
+def overwrite_rows(
+    feeder: Feeder, tier: Tier, given: Trace, phase: Phase = "reduced_gradient"
+) -> tuple[Trace, ...]:
+    """Feed gradients of which not all slices of a row count.
 
     A rule that takes its slices apart shows that in its state alone. A note says what
     counts of a row (`kept`): its `last` slice, its `first` one, or their `mean`. Empty
@@ -50,11 +52,12 @@ def overwrite_rows(feeder: Feeder, tier: Tier, observed: Trace) -> tuple[Trace, 
     Args:
         feeder: Runs the reference's steps.
         tier: Which one.
-        observed: What the cluster recorded.
+        given: Gradients, such as those that the cluster recorded.
+        phase: Of which they are, and where they are fed.
     """
     repeated = {
         key: value
-        for key, value in observed.select(phase="reduced_gradient")
+        for key, value in given.select(phase=phase)
         if isinstance(value, SparseRows)
         and len(np.unique(value.indices)) < len(value.indices)
     }
@@ -62,12 +65,10 @@ def overwrite_rows(feeder: Feeder, tier: Tier, observed: Trace) -> tuple[Trace, 
         return ()
     found: list[Trace] = []
     for name, change in _WAYS.items():
-        values: Values[TraceKey] = Values(observed.values)
+        values: Values[TraceKey] = Values(given.values)
         values.update({key: change(value) for key, value in repeated.items()})
         # A rule may refuse fewer slices than it would be handed.
         with suppress(SubjectError):
-            [trace] = feeder.feed(
-                tier, replace(observed, values=values), "reduced_gradient"
-            )
+            [trace] = feeder.feed(tier, replace(given, values=values), phase)
             found.append(replace(trace, notes={**trace.notes, "kept": name}))
     return tuple(found)

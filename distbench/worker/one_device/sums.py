@@ -111,6 +111,31 @@ def add_gradients(observed: Trace, way: Sum) -> Trace:
     return replace(observed, replicas=1, values=values)
 
 
+def join_rows(observed: Trace, summed: Trace) -> Trace:
+    """A sum whose rows are those of all replicas, one beside the other.
+
+    As where each replica adds up its own slices of a row, and gathers those of all.
+
+    Args:
+        observed: What the cluster recorded.
+        summed: The sum of its local gradients, as those of one replica.
+    """
+    values: Values[TraceKey] = Values(summed.values)
+    for key, value in summed.values.items():
+        found = observed.get_replicas(key)
+        sparse = [own for own in found or () if isinstance(own, SparseRows)]
+        if isinstance(value, SparseRows) and len(sparse) == observed.replicas:
+            own_sums = list(map(_add_up_rows, sparse))
+            values[key] = replace(
+                value,
+                indices=np.concatenate([own.indices for own in own_sums]),
+                values=np.concatenate([own.values for own in own_sums]).astype(
+                    value.values.dtype
+                ),
+            )
+    return replace(summed, values=values)
+
+
 def mix_sums(observed: Trace, fed: Sequence[Trace], left: Sequence[Trace]) -> Trace:
     """Sums of which each element is the one that leads to what was observed.
 
@@ -169,6 +194,12 @@ def _pick(
 
 def _take_numbers(value: Value) -> npt.NDArray[np.generic]:
     return value.values if isinstance(value, SparseRows) else value
+
+
+def _add_up_rows(own: SparseRows) -> SparseRows:
+    """The same with one slice for each row."""
+    rows = np.unique(own.indices)
+    return replace(own, indices=rows, values=own.to_dense()[rows])
 
 
 def _pack(total: npt.NDArray[np.generic], values: Sequence[Value]) -> Value:

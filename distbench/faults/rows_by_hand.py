@@ -1,0 +1,39 @@
+"""Mistakes with the gathered rows of a table that a program updates by hand."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import fault
+from distbench.samples.lazy import tf
+from distbench.unusual.rows_by_hand import GatheredRowsByHand as _GatheredRowsByHand
+
+_CLUSTERS = ("mirrored:4", "mwms:4")  # each of two replicas has all rows
+
+
+@fault(
+    "sparse-duplicates",
+    "slot",
+    ("squares",),
+    like="tensorflow/tensorflow#5252",
+    clusters=_CLUSTERS,
+)
+class GatheredRowsTakenForUnique(_GatheredRowsByHand):
+    """Rows are unique on each replica, and taken for that once they are gathered."""
+
+    def join(self, rows, values):
+        return rows, values
+
+
+@fault(
+    "sparse-averaged",
+    "slot",
+    ("squares",),
+    like="tensorflow/tensorflow#5252",
+    clusters=_CLUSTERS,
+)
+class GatheredRowsAveraged(_GatheredRowsByHand):
+    """Each row is divided by the number of replicas that have it."""
+
+    def join(self, rows, values):
+        joined, place, counts = tf.unique_with_counts(rows)
+        total = tf.math.unsorted_segment_sum(values, place, tf.size(joined))
+        return joined, total / tf.cast(counts, total.dtype)[:, tf.newaxis]
