@@ -129,6 +129,40 @@ def find_torn_state():
     return found
 
 
+def find_torn_sums():
+    """On one device: whether a sum is torn, by what a step does after reading it."""
+    import tensorflow as tf
+
+    from distbench.worker.families import find_counter
+    from distbench.worker.state.torn import find_torn
+    from distbench.worker.state.variables import VariableTable, list_state
+
+    total, model = (tf.Variable([1.0, 2.0], name=name) for name in ("total", "model"))
+    table = VariableTable(list_state([total, model], [], (), find_counter))
+
+    def add_and(end):
+        def step():
+            total.assign_add(model * 2.0)
+            if tf.reduce_sum(model) > 0.0:
+                read = total.read_value()
+                model.assign_sub(read)
+                end(read)
+
+        return step
+
+    steps = {
+        "begins anew": add_and(lambda _: total.assign([0.0, 0.0])),
+        "takes away what it read": add_and(total.assign_sub),
+        "is read alone": add_and(lambda _: None),
+        # What nobody adds to is as it was read, or another's whole value.
+        "is a copy": lambda: (model.assign_sub(total), total.assign([1.0, 1.0])),
+    }
+    return {
+        name: find_torn(tf.function(step).get_concrete_function().graph, table)
+        for name, step in steps.items()
+    }
+
+
 def pack_state():
     """On one device: what is read of many variables, before and after they are set."""
     import numpy as np
@@ -243,6 +277,15 @@ def test_what_other_steps_may_change_amid_an_update_is_told_by_its_ops() -> None
         "v1 momentum": [[], []],
         "v1 adam": [["slot"], []],
         "slot read back": [["slot"], ["variable"]],
+    }
+
+
+def test_a_sum_that_begins_anew_after_it_was_read_loses_what_comes_between() -> None:
+    assert distbench.run(find_torn_sums, "one")["worker", 0] == {
+        "begins anew": ["total"],
+        "takes away what it read": [],
+        "is read alone": [],
+        "is a copy": [],
     }
 
 

@@ -3,7 +3,8 @@
 An op that reads and writes a variable does so at once, however many steps are in
 flight. What is computed of what one op has read, and written by another one, leaves out
 what other steps have written meanwhile, or takes it twice. So does a rule that writes a
-slot and reads it again for its variable: the slot may be another step's by then.
+slot and reads it again for its variable: the slot may be another step's by then. And
+what is added to a sum between its last reading and where it begins anew is lost.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from distbench.worker.state.handles import READS, Handles, is_write
 from distbench.worker.state.variables import VariableTable
 
 _OVERWRITES = ("AssignVariableOp", "ResourceScatterUpdate", "ResourceScatterNdUpdate")
+
+_ADDS = ("AssignAddVariableOp", "AssignSubVariableOp")
 
 
 def find_torn(graph: Any, table: VariableTable) -> list[str]:
@@ -77,7 +80,7 @@ class UpdatesInParts:
 
     A variable of the model is read for its gradient: there only overwriting counts, not
     adding to it. What the step reads again of one, for a metric say, is no part of an
-    update.
+    update. What it adds to and overwrites, it overwrites as what it read last.
 
     Args:
         table: The subject's variables.
@@ -89,6 +92,8 @@ class UpdatesInParts:
     def __init__(self, table: VariableTable) -> None:
         self.handles = Handles(table)
         self._written: dict[tuple[int, str], Any] = {}
+        self._read: dict[tuple[int, str], Any] = {}
+        self._added: set[str] = set()
 
     def find_first(self, op: Any) -> Any:
         """The op or tensor of the first part, after which this op is the second.
@@ -105,11 +110,17 @@ class UpdatesInParts:
         handle = op.inputs[0].name
         place = id(op.graph), handle
         if op.type in READS:
+            self._read[place] = op
             return self._written.get(place)
+        if op.type in _ADDS:
+            self._added.add(info.path)
         if info.role == "slot" and info.of:
             self._written[place] = op
-        if info.role != "variable" or op.type in _OVERWRITES:
-            return op.inputs[-1] if _depends_on(op, handle) else None
+        overwrites = op.type in _OVERWRITES
+        if (overwrites or info.role != "variable") and _depends_on(op, handle):
+            return op.inputs[-1]
+        if overwrites and info.path in self._added:
+            return self._read.get(place)
         return None
 
 
