@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-_STEPS_SHOWN = 8
+_MOST_SHOWN = 8
 
 
 def name_replicas(replicas: Collection[int]) -> str:
@@ -36,10 +36,15 @@ def name_lag(lag: int) -> str:
 
 def name_steps(steps: Sequence[int]) -> str:
     """`step 3`, `steps 3, 5 and 7`, `steps 0, 1, 2 and 9 more`."""
-    shown = [str(step) for step in steps]
+    return name_numbers("step", steps)
+
+
+def name_numbers(what: str, numbers: Sequence[int]) -> str:
+    """What has these numbers, `row` say: `row 3`, `rows 3, 5 and 7`."""
+    shown = [str(number) for number in numbers]
     if len(shown) == 1:
-        return f"step {shown[0]}"
-    if len(shown) > _STEPS_SHOWN:
-        more = len(shown) - _STEPS_SHOWN + 1
-        shown = [*shown[: _STEPS_SHOWN - 1], f"{more} more"]
-    return f"steps {', '.join(shown[:-1])} and {shown[-1]}"
+        return f"{what} {shown[0]}"
+    if len(shown) > _MOST_SHOWN:
+        more = len(shown) - _MOST_SHOWN + 1
+        shown = [*shown[: _MOST_SHOWN - 1], f"{more} more"]
+    return f"{what}s {', '.join(shown[:-1])} and {shown[-1]}"

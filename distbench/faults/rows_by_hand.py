@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
+from distbench.samples.program import ROWS
 from distbench.unusual.rows_by_hand import GatheredRowsByHand as _GatheredRowsByHand
+from distbench.unusual.rows_by_hand import RowsSharedOut as _RowsSharedOut
 
 _CLUSTERS = ("mirrored:4", "mwms:4")  # each of two replicas has all rows
 
@@ -37,3 +39,17 @@ class GatheredRowsAveraged(_GatheredRowsByHand):
         joined, place, counts = tf.unique_with_counts(rows)
         total = tf.math.unsorted_segment_sum(values, place, tf.size(joined))
         return joined, total / tf.cast(counts, total.dtype)[:, tf.newaxis]
+
+
+@fault(
+    "sparse-rows",
+    "variable",
+    ("table",),
+    like="deepspeedai/DeepSpeed#5105",
+    clusters=_CLUSTERS,
+)
+class RowsOfNobody(_RowsSharedOut):
+    """Each replica has as many rows as fit N times, and the rest is nobody's."""
+
+    def count_rows(self, replicas):
+        return (ROWS - 1) // replicas

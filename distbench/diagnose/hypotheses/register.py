@@ -80,6 +80,7 @@ from distbench.diagnose.hypotheses import (
     sparse,
     statistics,
     steered,
+    still_rows,
     terms,
     traced,
     update,
@@ -160,6 +161,7 @@ CAUSES: tuple[Explain, ...] = (
     overwritten.explain_by_overwritten_rows,
     repeated.explain_by_repeated_slot,
     repeated.explain_by_slot_of_each,
+    still_rows.explain_by_still_rows,
     update.explain_by_stillness,
     steered.explain_by_hidden_sum,
     # Shards that go on from what they left themselves lead an average of the weights.
