@@ -182,6 +182,9 @@ class Traits:
             device: then nothing on the way to the state is known.
         limits: Whether one device changes larger gradients than those of the run before
             they are summed, and none of these, as a clip does.
+        unlimited: As what part of the run's gradients smaller ones show their size
+            behind such a change, where it leaves none of these any: a clip limits all.
+            0 where that is not so, or no smaller ones do.
         guards: Whether one device leaves out a step whose gradients are not finite.
         other_kernels: Whether an update may have gone through other kernels on the
             cluster than on one device, as on GPUs, where the strategy has a say in
@@ -208,6 +211,7 @@ class Traits:
     scheduled: bool = False
     compiled: bool = False
     limits: bool = False
+    unlimited: float = 0.0
     guards: bool = False
     other_kernels: bool = False
     other_start: bool = False

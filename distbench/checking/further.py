@@ -48,7 +48,7 @@ def list_further(
     evidence = next(iter(seen.evidence.values()), None)  # alike in all tiers
     if evidence is None:
         return []
-    finders = (_find_late, _find_ahead, _find_larger, _find_overflow)
+    finders = (_find_late, _find_ahead, _find_larger, _find_smaller, _find_overflow)
     found = (find(scenario, evidence.subject, options) for find in finders)
     return [further for further in found if further is not None]
 
@@ -102,13 +102,37 @@ def _find_larger(
         "note: one device changes larger gradients between its tape and its update, as "
         "a clip does"
     )
-    is_weighed = options.loss_weight != 1 or scenario.workload not in WORKLOADS
-    loud = replace(scenario, loss_weight=LARGER)
     return Further(
         unseen=f"{what}; none was so large here, so when replicas do that is not known",
-        scenario=None if is_weighed else loud,
+        scenario=_weigh(scenario, options, LARGER),
         seen=f"{what}, so losses were {LARGER:g} times as large in another run",
     )
+
+
+def _find_smaller(
+    scenario: Scenario, traits: Traits, options: CheckOptions
+) -> Further | None:
+    """Gradients, where all were limited to what says nothing of their size."""
+    if not traits.unlimited or scenario.spec.replicas < 2:
+        return None
+    what = (
+        "note: one device makes the same of gradients that are N times as large, in "
+        "every step, as a clip that limits them all does"
+    )
+    times = f"{1 / traits.unlimited:g} times smaller"
+    return Further(
+        unseen=f"{what}, so a sum that is divided or multiplied before that is not "
+        f"seen; it would be of gradients that are {times}",
+        scenario=_weigh(scenario, options, traits.unlimited),
+        seen=f"{what}, so losses were {times} in another run",
+    )
+
+
+def _weigh(scenario: Scenario, options: CheckOptions, weight: float) -> Scenario | None:
+    """A scenario with other losses; None where these are given."""
+    if options.loss_weight != 1 or scenario.workload not in WORKLOADS:
+        return None
+    return replace(scenario, loss_weight=weight)
 
 
 def _find_overflow(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.faults.pairing import OnlyDenseSummed as _OnlyDenseSummed
+from distbench.samples.changing import Changing
 from distbench.samples.lazy import tf
+from distbench.samples.optimizers import optimizer
 from distbench.samples.program import HEAD, TABLE, OwnReduction
-from distbench.samples.replicas import all_reduce
+from distbench.samples.replicas import all_reduce, count_replicas
 
 
 class _ThenClipped:
@@ -42,3 +44,22 @@ class OnlyDenseSummedThenClipped(_ThenClipped, _OnlyDenseSummed):
 )
 class HeadAveragedThenClipped(_ThenClipped, _HeadAveraged):
     """The head's gradient is averaged, and the norm of all is clipped."""
+
+
+@fault(
+    "mean-instead-of-sum",
+    "reduced_gradient",
+    ("kernel", "bias"),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+    workload="linear",
+)
+@optimizer("SGD", 0.01)
+class AllAveragedThenClipped(Changing):
+    """All gradients are averaged, and a clip that each step needs hides it."""
+
+    sums_first = True
+
+    def change(self, gradients):
+        means = [gradient / count_replicas() for gradient in gradients]
+        return tf.clip_by_global_norm(means, 0.05)[0]

@@ -103,6 +103,7 @@ def read_evidence(
             scheduled=scenario.spec.kind == "ps",
             compiled=answer["compiled"],
             limits=answer["limits"],
+            unlimited=answer["unlimited"],
             guards=answer["guards"],
             other_kernels=scenario.spec.variable_device == "gpu",
             other_start=scenario.spec.computes_elsewhere,

@@ -89,6 +89,17 @@ class LargeSumClipped(Changing):
         return tf.clip_by_global_norm(gradients, 10.0)[0]
 
 
+@unusual(workload="linear")
+@optimizer("SGD", 0.01)
+class EachSumClipped(Changing):
+    """The global norm of the sum is clipped, in every step."""
+
+    sums_first = True
+
+    def change(self, gradients):
+        return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
 @unusual(workload="regularized")
 @optimizer("SGD", 0.01)
 class TimesFortyAndBack(Changing):

@@ -169,15 +169,27 @@ def test_losses_are_larger_where_larger_gradients_are_limited() -> None:
     assert further.scenario == replace(_SCENARIO, loss_weight=1024.0)
 
 
+def test_losses_are_smaller_where_all_gradients_are_limited() -> None:
+    (further,) = list_further(_SCENARIO, see(unlimited=2.0**-5), CheckOptions())
+    assert further.scenario == replace(_SCENARIO, loss_weight=2.0**-5)
+    assert further.seen.endswith("so losses were 32 times smaller in another run")
+
+
+def test_one_replica_has_no_sum_that_a_limit_hides() -> None:
+    alone = replace(_SCENARIO, cluster="one")
+    assert not list_further(alone, see(unlimited=2.0**-5), CheckOptions())
+
+
+@pytest.mark.parametrize("traits", [{"limits": True}, {"unlimited": 2.0**-5}], ids=str)
 @pytest.mark.parametrize(
     ("workload", "options"),
     [(PROGRAM, CheckOptions()), ("linear", CheckOptions(loss_weight=0.5))],
 )
 def test_what_is_given_its_losses_keeps_them(
-    workload: str, options: CheckOptions
+    workload: str, options: CheckOptions, traits: dict[str, Any]
 ) -> None:
     scenario = replace(_SCENARIO, workload=workload)
-    (further,) = list_further(scenario, see(limits=True), options)
+    (further,) = list_further(scenario, see(**traits), options)
     assert further.scenario is None
 
 

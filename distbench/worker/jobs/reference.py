@@ -37,6 +37,7 @@ from distbench.worker.one_device.replay import (
     trace_ahead,
 )
 from distbench.worker.one_device.reruns import has_near, rerun_shards
+from distbench.worker.one_device.smaller import find_unlimited
 from distbench.worker.one_device.terms import split_loss
 from distbench.worker.one_device.traced_apart import trace_for_each
 from distbench.worker.one_device.twins import Twins
@@ -141,6 +142,8 @@ class ReferenceJobs:
             write_trace(inside, folder, "inside")
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved
+        # Whatever feeds has the taps of other steps forgotten, so it comes behind them.
+        unlimited = find_unlimited(feeder, tier, recorded) if goes_on else 0.0
         distinct = add_repeated_rows(feeder, tier, recorded)
         if distinct is None:
             trace_ahead(feeder, tier, recorded)
@@ -158,6 +161,7 @@ class ReferenceJobs:
             "penalty": penalty is not None,
             "inside": inside is not None,
             "limits": limits,
+            "unlimited": unlimited,
             "guards": guards,
             "counted": None if counted is None else asdict(counted),
             "late": dict(late.first),

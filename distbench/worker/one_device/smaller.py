@@ -1,0 +1,94 @@
+"""Whether smaller gradients than those of a run show a size that these do not."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from distbench.evidence import Tier
+from distbench.trace import Phase, Trace
+from distbench.trace.values import change_numbers
+from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.held_against import pair_handed, take_whole
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.values import are_near, widen
+
+_PARTS = (2.0**-5, 2.0**-10, 2.0**-15)
+"""As what part of themselves gradients may be small enough for a clip in use."""
+_HANDED: Phase = "reduced_gradient"
+
+
+def find_unlimited(feeder: Feeder, tier: Tier, recorded: Trace) -> float:
+    """As what part of those of a run gradients show their size, which these do not.
+
+    A clip that limits all of a run makes the same of them and of N times as large
+    ones, so a sum that is divided by another number before it leaves no trace. Of
+    gradients that are small enough it makes the N-th of what it makes of N times as
+    large ones. What has no size by nature, as signs or steps of a given length, never
+    does.
+
+    Args:
+        feeder: Runs the reference's steps; what it traced before is traced anew.
+        tier: Which one.
+        recorded: What one device recorded in it.
+
+    Returns:
+        The largest such part that was tried; 0 where there is none, where the size of
+        some gradient is seen already, or where there is no sum to be wrong.
+    """
+    replicas = feeder.reference.replicas
+    if replicas == 1 or not feeder.takes(tier) or not _changes_all(recorded):
+        return 0.0
+    own = take_whole(recorded, "local_gradient")
+
+    def make_of(factor: float) -> Trace:
+        [found] = feeder.feed(tier, _multiply(own, factor), "local_gradient")
+        return found
+
+    # A step that cannot take them tells nothing.
+    with suppress(SubjectError):
+        handed = take_whole(recorded, _HANDED)
+        if not _are_multiples(handed, make_of(replicas), 1.0):
+            return 0.0
+        for part in _PARTS:
+            if _are_multiples(make_of(part), make_of(part * replicas), replicas):
+                return part
+    return 0.0
+
+
+def _changes_all(trace: Trace) -> bool:
+    """Whether each step changes every gradient that is not 0, and there is some."""
+    seen: set[int] = set()
+    for key, value, handed in pair_handed(trace):
+        if handed is None:
+            return False
+        if np.any(widen(value)):
+            if are_near(value, handed, trace.dtypes.get(key.variable)):
+                return False
+            seen.add(key.step)
+    return seen == set(range(trace.steps))
+
+
+def _multiply(given: Trace, factor: float) -> Trace:
+    """Gradients that are some times as large."""
+    change = partial(_multiply_numbers, factor=factor)
+    values = {key: change_numbers(value, change) for key, value in given.select()}
+    return replace(given, values=values)
+
+
+def _multiply_numbers(array: npt.NDArray[Any], factor: float) -> npt.NDArray[Any]:
+    return (array.astype(np.float64) * factor).astype(array.dtype)
+
+
+def _are_multiples(trace: Trace, other: Trace, times: float) -> bool:
+    """Whether another run reduces so many times what one does, but for roundings."""
+    return all(
+        (found := other.get(key)) is not None
+        and are_near(value, found, trace.dtypes.get(key.variable), part=times)
+        for key, value in trace.select(phase=_HANDED)
+    )

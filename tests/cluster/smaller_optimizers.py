@@ -1,0 +1,97 @@
+"""Optimizers that take the size from every gradient of a workload."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tf_keras
+
+
+class _Sums(tf_keras.optimizers.legacy.SGD):
+    """Sums by itself, divides by a number of its own, and changes what that gives."""
+
+    def __init__(self, change, *, averages=False):
+        super().__init__(0.01)
+        self.change = change
+        self.averages = averages
+
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        options["experimental_aggregate_gradients"] = False
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        context = tf.distribute.get_replica_context()
+        how = "MEAN" if self.averages else "SUM"
+        total = context.all_reduce(how, [tf.convert_to_tensor(g) for g in gradients])
+        pairs = zip(self.change(total), variables, strict=True)
+        return super().apply_gradients(pairs, name, **options)
+
+
+def _clip(gradients, limit=0.25):
+    return tf.clip_by_global_norm(gradients, limit)[0]
+
+
+def _clip_far(gradients):
+    return _clip(gradients, 0.01)
+
+
+def _clip_later(gradients):
+    """Larger ones alone: the size of those of a workload is seen."""
+    return _clip(gradients, 10.0)
+
+
+def _normalise(gradients):
+    norm = tf.linalg.global_norm(gradients)
+    return [gradient / (norm + 1e-6) for gradient in gradients]
+
+
+def _take_signs(gradients):
+    return [tf.sign(gradient) for gradient in gradients]
+
+
+def make_averages_clips():
+    return _Sums(_clip, averages=True)
+
+
+def make_sums_clips():
+    return _Sums(_clip)
+
+
+def make_averages_clips_far():
+    return _Sums(_clip_far, averages=True)
+
+
+def make_sums_clips_later():
+    return _Sums(_clip_later)
+
+
+def make_normalises():
+    return _Sums(_normalise)
+
+
+def make_takes_signs():
+    return _Sums(_take_signs)
+
+
+class AveragesClips:
+    """A program with data of its own, which the bench does not make smaller."""
+
+    loss_reduction = "sum"
+
+    def build(self, strategy):
+        del strategy
+        self.weight = tf.Variable([[0.5], [-0.25]], name="weight")
+        self.sgd = make_averages_clips()
+
+    def variables(self):
+        return [self.weight]
+
+    def optimizer(self):
+        return self.sgd
+
+    def data(self, step):
+        return tf.random.stateless_uniform((8, 2), (1, step), -1.0, 1.0).numpy()
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((tf.matmul(batch, self.weight) - 1.0) ** 2) / 8
+        gradient = tape.gradient(loss, self.weight)
+        self.sgd.apply_gradients([(gradient, self.weight)])
+        return loss
