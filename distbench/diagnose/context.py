@@ -204,6 +204,10 @@ class Context:
             lambda: tuple(take_rows(v, case) for v in apart.get_replicas(case.key)),
         )
 
+    def is_changed(self, case: Pair) -> bool:
+        """Whether one device changes the sum in a way that does not add up."""
+        return bool(self.find_changed(case)) and not self.is_changed_linearly(case)
+
     def is_changed_linearly(self, case: Pair) -> bool:
         """Whether what it makes of each adds up to what it makes of the sum.
 

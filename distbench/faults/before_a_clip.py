@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from distbench.faults.fault import WIDE, fault
+from distbench.faults.fault import EVERYWHERE, WIDE, fault
 from distbench.faults.pairing import OnlyDenseSummed as _OnlyDenseSummed
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import tf
-from distbench.samples.optimizers import optimizer
+from distbench.samples.optimizers import keras3_optimizer, optimizer
 from distbench.samples.program import HEAD, TABLE, OwnReduction
 from distbench.samples.replicas import all_reduce, count_replicas
 
@@ -63,3 +63,42 @@ class AllAveragedThenClipped(Changing):
     def change(self, gradients):
         means = [gradient / count_replicas() for gradient in gradients]
         return tf.clip_by_global_norm(means, 0.05)[0]
+
+
+class _ClippedThenSummed:
+    """Clips the mean; an optimizer of Keras 3 sums what it is handed."""
+
+    limit = 0.25
+
+    def apply(self, grads, trainable_variables=None):
+        means = list(all_reduce("mean", grads))
+        clipped, _ = tf.clip_by_global_norm(means, self.limit)
+        return super().apply(clipped, trainable_variables)
+
+
+@fault(
+    "double-reduction",
+    "reduced_gradient",
+    ("kernel", "bias"),
+    like="tensorflow/recommenders-addons#183",
+    clusters=WIDE,
+    workload="linear",
+)
+@keras3_optimizer("SGD", 0.01)
+class Keras3MeanClippedThenSummed(_ClippedThenSummed):
+    """The mean is clipped, in every step, and the optimizer adds that up."""
+
+
+@fault(
+    "double-reduction",
+    "reduced_gradient",
+    ("kernel", "bias"),
+    like="tensorflow/recommenders-addons#183",
+    clusters=EVERYWHERE,
+    workload="linear",
+)
+@keras3_optimizer("SGD", 0.01)
+class Keras3SomeMeansClippedThenSummed(_ClippedThenSummed):
+    """The mean is clipped in some steps, and the optimizer adds that up."""
+
+    limit = 1.125

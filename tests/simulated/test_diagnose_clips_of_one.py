@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from gradient_values import (
+    add_up,
     clip_all,
     clip_norm,
     map_values,
     measure_all,
+    scale,
     to_array,
 )
 from swept import swept
@@ -173,3 +179,51 @@ def test_one_clip_of_one_device_is_told_by_the_steps_that_it_leaves(limit, code)
 
     (finding,) = judge(observe(Fault(), alone=clip, **setup)).findings
     assert (finding.code, finding.variables) == (code, (KERNEL,))
+
+
+def clip_apart(observed, limit):
+    """What one device makes of each replica's own gradients."""
+    handed = {}
+    for step, replica in itertools.product(
+        range(observed.steps), range(observed.replicas)
+    ):
+        place = {"step": step, "phase": "local_gradient", "replica": replica}
+        own = dict(observed.select(**place))
+        values = clip_all({key.variable: value for key, value in own.items()}, limit)
+        for key in own:
+            handed[replace(key, phase="reduced_gradient")] = values[key.variable]
+    return replace(observed, values=handed)
+
+
+@pytest.mark.parametrize("replicas", [2, *swept(4)])
+@pytest.mark.parametrize("reached", ["all", "some", "none"])
+def test_a_mean_that_is_clipped_and_added_up_is_clipped_to_n_times_the_limit(
+    reached, replicas
+):
+    """Where all reach that it is N times the sum, where none does it is the sum."""
+    setup = {"replicas": replicas, "steps": 3, "sparse": False}
+    norms = sorted(list_norms(observe(**setup), "reduced_gradient", 0))
+    # Later steps have other norms, once one is clipped.
+    beyond = {"all": 0.5 * norms[0], "some": np.mean(norms), "none": 1.5 * norms[-1]}
+    limit = beyond[reached] / replicas
+
+    def reduce(locals_, step):
+        means = {
+            path: scale(value, 1 / replicas) for path, value in add_up(locals_).items()
+        }
+        clipped = clip_all(means, limit)
+        return [{p: scale(g, replicas) for p, g in clipped.items()} for _ in locals_]
+
+    evidence = observe(
+        Fault(reduce=reduce), alone=lambda g: clip_all(g, limit), **setup
+    )
+    apart = clip_apart(evidence.observed, limit)
+    (finding,) = judge(change_evidence(evidence, apart=apart)).findings
+    code, words = {
+        "all": ("double-reduction", f"the sum is {replicas} times too large"),
+        "some": ("double-reduction", f"to {replicas} times that, as where the mean is"),
+        "none": ("hyperparameter-differs", "or the mean, which is then added up"),
+    }[reached]
+    assert finding.code == code
+    assert words in finding.explanation
+    assert "divide by the replicas what it is handed" in finding.explanation

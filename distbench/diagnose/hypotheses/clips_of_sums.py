@@ -9,10 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from distbench.compare.values import Array, densify
-from distbench.diagnose.addends import Source, find_untouched
+from distbench.diagnose.addends import Source, find_untouched, list_known
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.limits import find_share, fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import Norm, list_norms
+from distbench.diagnose.hypotheses.reduction import CHANGED_ONCE
 from distbench.trace import WHOLE
 
 DIFFERENT = 1.01
@@ -43,12 +44,46 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
             "added up: none is so large, and their sum is",
             of_due=True,
         )
+        n = context.replicas
+        is_below = n > 1 and bool(np.all(_measure_all(due, _OfSum(norm)) <= n * limit))
         yield Hypothesis(
             code="hyperparameter-differs",
             predicted={s.number: np.sum(s.terms, axis=0) for s in plain},
-            detail=f"one device clips {clip}, and the cluster clips nothing",
+            detail=f"one device clips {clip}, and the cluster clips nothing"
+            + is_below * f", or the mean, which is then added up: to {n} times that",
             of_due=True,
+            advice=is_below * f"Make it equal on both; of a mean: {CHANGED_ONCE}",
         )
+
+
+def explain_by_clip_of_mean(context: Context) -> Iterator[Hypothesis]:
+    """The mean is clipped, and what that gives is added up: to N times the limit.
+
+    N min(1, c/‖G/N‖) G/N = min(1, N c/‖G‖) G. Told by sums on both sides of N c: of
+    larger ones alone it is a factor of N, and smaller ones are not clipped at all.
+    """
+    n = context.replicas
+    if context.phase != "reduced_gradient" or n == 1:
+        return
+    due = [_make_due(source) for source in list_known(context)]
+    for words, norm, limit in _list_due_clips(context, due):
+        of_sum = _OfSum(norm)
+        sizes = _measure_all(due, of_sum)
+        if not sizes.size or not sizes.min() <= n * limit < sizes.max():
+            continue
+        yield Hypothesis(
+            code="double-reduction",
+            predicted={s.number: sum_clipped(s, of_sum, n * limit) for s in due},
+            detail=f"one device clips {words.format(limit)}, and the cluster to {n} "
+            "times that, as where the mean is clipped, and then added up",
+            of_due=True,
+            advice=CHANGED_ONCE,
+        )
+
+
+def _measure_all(sources: Sequence[Source], norm: Norm) -> Array:
+    """The norms of sums."""
+    return np.concatenate([np.ravel(norm(one, 0)) for one in sources] or [np.zeros(0)])
 
 
 def _list_due_clips(
@@ -124,7 +159,7 @@ class _OfSum:
 
 def are_apart(sources: Sequence[Source], norm: Norm, limit: float) -> bool:
     """Whether what is clipped has norms that differ by more than a rounding."""
-    sizes = np.concatenate([np.ravel(norm(one, 0)) for one in sources])
+    sizes = _measure_all(sources, norm)
     clipped = sizes[sizes > limit]
     return clipped.size > 0 and bool(clipped.max() > DIFFERENT * clipped.min())
 

@@ -25,6 +25,14 @@ _WEIGHTED = (
     "weights make the mean."
 )
 
+CHANGED_ONCE = (
+    "Sum by all_reduce, change that sum as one device does (clip it), and have nothing "
+    "add it up again: switch the optimizer's own sum off, or, where that cannot be, as "
+    "in Keras 3, divide by the replicas what it is handed. Without the all_reduce each "
+    "replica would change its own gradient."
+)
+"""What to do about a sum that something is made of, if that is added up again."""
+
 
 def _predict_terms(
     context: Context, combine: Callable[[Pair, tuple[Array, ...]], Array | None]
@@ -117,6 +125,7 @@ def explain_by_count(context: Context) -> Iterator[Hypothesis]:
     only_sparse = all(case.key.variable in sparse for case in context.cases)
     dense_is_right = any(key.variable not in sparse for key in context.right)
     averaged, weighted = "mean-instead-of-sum", context.evidence.measure.weighted
+    again = CHANGED_ONCE if any(map(context.is_changed, context.cases)) else ""
     if only_sparse and dense_is_right:
         averaged = "sparse-averaged"
     for code, factor, words in (
@@ -136,7 +145,7 @@ def explain_by_count(context: Context) -> Iterator[Hypothesis]:
             detail=words,
             ratio=float(factor),
             of_due=True,
-            advice=_WEIGHTED if weighted and code == averaged else "",
+            advice=again if code == "double-reduction" else _WEIGHTED * bool(weighted),
         )
 
 

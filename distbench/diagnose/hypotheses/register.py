@@ -182,6 +182,7 @@ CAUSES: tuple[Explain, ...] = (
     update.explain_by_counter,
     precision.explain_by_rounding,
     clipping.explain_by_clip,
+    clips_of_sums.explain_by_clip_of_mean,
     clips_of_sums.explain_by_clip_of_none,
     clipping.explain_by_own_clip,
     clipping.explain_by_joint_clip,
