@@ -294,6 +294,10 @@ class Evidence:
             `met-sum` and `met-mean`, each shard, whose collectives give what those of
             all shards together do (loss and gradients, and state after each step), and
             with a 1/N or N times as much of gradients as `met-sum-divided` and so on;
+            `joint`, each shard of each step but the first from what the global batch
+            has made of the replicas' own state, `joint-regrouped`, the second step's
+            with other examples, `joint-doubled`, with each twice (loss, local gradients
+            and own state);
             `exchanged-divided` and `exchanged-multiplied`, each step of the global
             batch with what is exchanged ÷ N and × N;
             `term-0`, …, each term of a loss alone, of the global batch and each shard

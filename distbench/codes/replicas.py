@@ -36,14 +36,17 @@ CODES = (
     ),
     Code(
         name="statistics-not-synchronized",
-        phases=("loss", "variable"),
+        phases=("loss", "local_gradient", "variable"),
         signature="statistics, moving or those of a loss, are of the own shard",
         meaning=(
             "Statistics such as those of batch normalisation come from one replica "
             "though the program means them to come from all. Evaluation then depends "
             "on the replica that is read. So does a loss that is made of what other "
             "replicas computed as well: the line is named from which it goes another "
-            "way than on one device."
+            "way than on one device. Or it reads each replica's own copy (ON_READ) of "
+            "a sum or mean that is declared as that of all: the variable is named if "
+            "shards that start from one device's value of it make up the global batch, "
+            "and from their own copies do not."
         ),
         mathematics=(
             "expected: mean and variance over the global batch\n"

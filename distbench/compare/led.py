@@ -102,7 +102,7 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
             continue
         if not info.synchronised and led.add_up_to(densify(whole)):
             continue  # each replica counts what is its own, and no loss is made of it
-        ways = _list_ways(evidence, led)
+        ways = list_ways(evidence, led)
         if led.find_leaders() or any(map(led.are_near, ways)):
             return info.path
     return None
@@ -132,7 +132,7 @@ def _list_exchanged(evidence: Evidence, what: str) -> set[str]:
 def _is_mean(evidence: Evidence, led: Led) -> bool:
     """Whether shards, by their sizes, make up what one device has of the whole."""
     whole = evidence.reference.get(led.key)
-    return whole is None or led.is_near(densify(whole), _list_ways(evidence, led)[0])
+    return whole is None or led.is_near(densify(whole), list_ways(evidence, led)[0])
 
 
 def _find_led(evidence: Evidence, noise: Noise, key: TraceKey) -> Led | None:
@@ -170,7 +170,7 @@ def _list_wholes(evidence: Evidence, led: Led) -> Iterator[Array]:
     whole = evidence.reference.get(led.key)
     if whole is not None:
         yield densify(whole)
-    yield from _list_ways(evidence, led)
+    yield from list_ways(evidence, led)
 
 
 def _pair_led(
@@ -182,7 +182,7 @@ def _pair_led(
     that is what the copies may follow.
     """
     whole = evidence.reference.get(led.key)
-    ways = _list_ways(evidence, led)
+    ways = list_ways(evidence, led)
     if whole is not None and (evidence.measure.lost or led.is_taken):
         ways = [densify(whole)]
     elif whole is not None and "variable" in evidence.measure.known:
@@ -210,7 +210,7 @@ def _pair_led(
         )
 
 
-def _list_ways(evidence: Evidence, led: Led) -> list[Array]:
+def list_ways(evidence: Evidence, led: Led) -> list[Array]:
     """How copies may join the shards' changes: weighed by size, averaged, added up.
 
     With its examples twice a shard adds twice as much to a count, and as much to a

@@ -22,6 +22,7 @@ from distbench.diagnose.explain import is_vague
 from distbench.diagnose.formed import find_formed
 from distbench.diagnose.hypotheses.combined import COMBINED
 from distbench.diagnose.judgement import Judgement
+from distbench.diagnose.kept_apart import find_kept_apart
 from distbench.diagnose.misplaced import find_misplaced
 from distbench.diagnose.notes import (
     note_cut,
@@ -71,6 +72,9 @@ def judge(evidence: Evidence) -> Judgement:
             evidence, noise, judgement
         )
         rows, cut = find_row_sensitive(evidence), find_cut_sensitive(evidence)
+        apart = find_kept_apart(evidence, noise, judgement)
+        if apart is not None:
+            judgement = _add_apart(judgement, apart)
         formed = find_formed(evidence, noise, judgement)
         found = (find_misplaced(evidence), find_shared_randomness(evidence, noise))
     if formed is not None:
@@ -104,6 +108,22 @@ def _add(judgement: Judgement, *findings: Finding) -> Judgement:
         judgement,
         status=Status.FAIL if faults else judgement.status,
         findings=(*faults, *judgement.findings, *warnings),
+    )
+
+
+def _add_apart(judgement: Judgement, apart: Finding) -> Judgement:
+    """With state that losses read apart, before what is wrong no sooner.
+
+    What replicas make of their own shards is not meant then.
+    """
+    ordered = sorted((apart, *judgement.findings), key=lambda found: found.step)
+    return replace(
+        judgement,
+        status=Status.FAIL,
+        findings=tuple(sorted(ordered, key=lambda found: found.warning)),
+        message="" if judgement.status is Status.PASS else judgement.message,
+        doubtful=None,
+        of_own=False,
     )
 
 

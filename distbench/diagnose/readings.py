@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.factor import Factors
 from distbench.compare.given import give_exchanged, makes_whole_exchanged
+from distbench.compare.joint import is_led_by_kept
 from distbench.compare.led import find_own_statistic
 from distbench.compare.measured_noise import measure_noise, measure_rounded
 from distbench.compare.met import goes_on_from_gradients, take_met
@@ -107,6 +108,11 @@ def _list_others(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
             "note: on one device the result depends on which examples are together in "
             f"a batch{order}, so"
         )
+        if is_led_by_kept(evidence, noise):
+            words = (
+                "note: the result depends on what each replica has kept of its own "
+                "examples, so"
+            )
     place = find_own_draws(evidence) if repeats(evidence) else ""
     if place:
         nature = name_terms(evidence, noise, nature)

@@ -13,6 +13,7 @@ import tensorflow as tf
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace, TraceKey, Value
 from distbench.worker.one_device.exchanged import give_exchanged, scale_exchanged
+from distbench.worker.one_device.joint import start_jointly
 from distbench.worker.one_device.met import let_meet
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.repeating import repeat_rows
@@ -63,8 +64,9 @@ class Probes:
             step. Where a loss is made of what a collective gives, `exchanged` are the
             shards of each step, `exchanged-regrouped` and `exchanged-doubled` those of
             the first one with other examples and with each twice, given what the global
-            batch has of the collectives. What else, `scale_exchanged` and `let_meet`
-            say. Empty for a workload of the bench, whose loss is a sum over examples.
+            batch has of the collectives. What else, `scale_exchanged`, `let_meet` and
+            `start_jointly` say. Empty for a workload of the bench, whose loss is a sum
+            over examples.
         """
         reference = self._reference
         if self._session.program.shards_known:
@@ -98,7 +100,19 @@ class Probes:
             **give_exchanged(reference, tier, given),
             **scale_exchanged(reference, tier),
             **let_meet(reference, tier),
+            **self._start_jointly(tier),
         }
+
+    def _start_jointly(self, tier: Tier) -> Mapping[str, Trace]:
+        reference = self._reference
+        if not reference.keeps_own or reference.scenario.steps == 1:
+            return {}
+        batches = {
+            "joint": [self._cut(s, b) for s, b, _ in reference.list_steps(tier)],
+            "joint-regrouped": [{}, self._regroup(1)],
+            "joint-doubled": [*self._list_repeated(2)],
+        }
+        return start_jointly(reference, tier, self._recorded, batches)
 
     def _cut(self, step: int, batch: Any) -> dict[int, Any]:
         return dict(enumerate(self._reference.sizes.cut(step, batch)))

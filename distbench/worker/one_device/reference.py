@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
@@ -289,14 +289,23 @@ class Reference:
         """Whether replicas have state for themselves."""
         return bool(self._own)
 
-    def restore_shard(self, tier: Tier, step: int, replica: int) -> None:
+    def restore_shard(
+        self, tier: Tier, step: int, replica: int, joint: Collection[str] = ()
+    ) -> None:
         """Set the state from which a replica's shard starts a step, alone.
 
         It is that of the global batch, but for what the replica has for itself: that
         is what its own shard has made of it so far. What trains as the mean of such
         copies has one value, that of the global batch.
+
+        Args:
+            tier: Which one.
+            step: Its number.
+            replica: Whose shard.
+            joint: Paths of what starts as the global batch has it all the same.
         """
-        own = self._own_starts[tier][step][replica]
+        found = self._own_starts[tier][step][replica]
+        own = {key: value for key, value in found.items() if key[0] not in joint}
         self.session.restore_state({**self.starts[tier][step], **own})
 
     def _put_away_own(self, state: State) -> State:
