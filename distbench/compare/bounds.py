@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.values import BLOCK, Array, list_blocks
+from distbench.trace.dtypes import find_digits
 
 FALSE_ALARM = 1e-6
 """Chance that one statistical test rejects a correct value."""
@@ -20,17 +21,14 @@ FALSE_ALARM = 1e-6
 SIGMAS = math.sqrt(2 * math.log(2 / FALSE_ALARM))
 """Standard deviations that a sub-Gaussian error exceeds with that chance."""
 
-_ROUNDOFF = {
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-    "float32": 2.0**-24,
-    "float64": 2.0**-53,
-}
+_WIDE = 2.0**-53
+"""Unit roundoff of float64, in which the bench itself computes."""
 
 
 def find_roundoff(dtype: str) -> float:
     """Unit roundoff u of a dtype; 0 for one that does not round."""
-    return _ROUNDOFF.get(dtype, 0.0)
+    digits = find_digits(dtype)
+    return 0.0 if digits is None else 2.0**-digits
 
 
 def compute_gamma(n: int, u: float) -> float:
@@ -57,7 +55,7 @@ def bound_sum(magnitude: Array, roundings: int, u: float) -> Array:
         roundings: Longest chain of roundings that an addend goes through.
         u: Unit roundoff of the accumulation.
     """
-    gamma = compute_gamma(roundings, u) + compute_gamma(roundings, _ROUNDOFF["float64"])
+    gamma = compute_gamma(roundings, u) + compute_gamma(roundings, _WIDE)
     bound = np.zeros_like(magnitude)
     return np.multiply(gamma, magnitude, out=bound, where=magnitude > 0)
 
@@ -83,7 +81,7 @@ def spread_sum(
     """
     scales = np.abs(weights * magnitude).ravel()
     sums = np.bincount(groups, weights=scales)
-    u = math.hypot(u, _ROUNDOFF["float64"])
+    u = math.hypot(u, _WIDE)
     return SIGMAS * u * math.sqrt(roundings * float(np.sum(sums * sums)))
 
 
@@ -142,7 +140,7 @@ def _bound_block(partial: Array, expected: Array, u: float) -> Array:
             largest = np.minimum(largest, np.abs(expected) + bound)
         bound = bound + u * _find_binade(largest)
     # Σ|x_i| is at most twice what is of one sign.
-    wide = compute_gamma(count, _ROUNDOFF["float64"])
+    wide = compute_gamma(count, _WIDE)
     return np.asarray(bound + 2 * wide * partial[-1])
 
 
@@ -166,7 +164,7 @@ def spread_additions(
         scales = (weights * limit).ravel()
         sums = np.bincount(groups, weights=np.abs(scales, out=scales))
         square += float(np.sum(sums * sums))
-    return SIGMAS * math.hypot(u, _ROUNDOFF["float64"]) * math.sqrt(square)
+    return SIGMAS * math.hypot(u, _WIDE) * math.sqrt(square)
 
 
 def follow_drift(

@@ -11,7 +11,7 @@ import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array, align_values, densify, name_dtype
+from distbench.compare.values import Array, align_values, densify, name_value
 from distbench.dyadic import is_power_of_two
 from distbench.trace import WHOLE, Trace, TraceKey
 
@@ -133,7 +133,7 @@ def _find_factor(reference: Trace, key: TraceKey) -> Factor | None:
     if reduced is None or local is None or reduced is local:
         return Factor(1.0)
     left, right = align_values((reduced, local))
-    u = find_roundoff(name_dtype(reduced, reference.dtypes.get(key.variable)))
+    u = find_roundoff(name_value(reduced))
     added = 0
     if left.counts is not None and right.counts is not None:
         added = int(right.counts.max(initial=1))

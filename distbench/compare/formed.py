@@ -22,7 +22,7 @@ from distbench.compare.values import (
     measure_errors,
     measure_finite,
     measure_size,
-    name_dtype,
+    name_value,
 )
 from distbench.details import Compared
 from distbench.evidence import Evidence
@@ -155,7 +155,7 @@ class _Comparing:
         if not self._expected.is_fed(key):
             return None
         seen, left, wanted = (densify(value) for value in (observed, came, due))
-        dtype = name_dtype(observed, info.dtype)
+        dtype = name_value(observed)
         bound = self._find_bound(key, wanted, dtype)
         # What does not follow from the gradient as it came has another cause.
         if measure_size(measure_errors(seen, left)) > bound:

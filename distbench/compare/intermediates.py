@@ -17,6 +17,7 @@ from distbench.compare.in_full import ADDING, InFull, Terms, become, find_full
 from distbench.compare.paired import Array, Paired, Part
 from distbench.evidence import Inside
 from distbench.trace.drawing import is_drawing
+from distbench.trace.dtypes import is_floating
 from distbench.trace.intermediates import Made
 
 _SCALING = frozenset(
@@ -72,7 +73,7 @@ class Astray:
         is_one = all(part.shape == self.whole.shape for part in self.parts)
         is_own = self.is_mean or (self.is_own and is_one)
         # Whole numbers by rows are where something is, and no statistic.
-        is_one |= np.issubdtype(self.whole.dtype, np.inexact)
+        is_one |= is_floating(self.whole.dtype)
         return not self.is_alike and (is_own or (self.of_share and is_one))
 
 
@@ -114,7 +115,9 @@ def find_astray(
                 waiting.append(parent)
     # A mean of the own examples that is a term of the loss may be meant, and averaged.
     drawn = _list_drawn(graph)
-    found = {name: None for name in found if name not in drawn}
+    found = {
+        name: None for name in found if name not in drawn and not graph.is_rounded(name)
+    }
     bent = [name for name in found if terms[name] is None]
     kept = set(bent or found)
     return tuple(_describe(graph, name, terms) for name in graph.made if name in kept)
@@ -284,7 +287,8 @@ def _is_mean(graph: Paired, name: str, whole: Array, parts: Sequence[Array]) -> 
     """Whether one device has the mean of replicas' values, by their examples."""
     if any(part.shape != whole.shape for part in parts) or not sum(graph.sizes):
         return False
-    mean = np.average(np.stack(parts), axis=0, weights=graph.sizes)
+    wide = np.asarray(parts, np.float64)
+    mean = np.average(wide, axis=0, weights=graph.sizes)
     return graph.make_near(name, whole, parts)(np.asarray(mean), whole)
 
 

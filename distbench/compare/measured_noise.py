@@ -20,7 +20,7 @@ from distbench.compare.values import (
     measure_distance,
     measure_finite,
     measure_norm,
-    name_dtype,
+    name_value,
 )
 from distbench.evidence import Evidence
 from distbench.trace import (
@@ -86,18 +86,16 @@ def measure_noise(evidence: Evidence) -> Noise:
         ordered=ordered,
         limits=limits,
         wholes={**wholes, **_measure_rounding(evidence.reference, limits, wholes)},
-        repeated=_limit_places(
-            _compare_runs(evidence, evidence.reference, *evidence.reruns)
-        ),
+        repeated=_limit_places(_compare_runs(evidence.reference, *evidence.reruns)),
         alone=_limit_places(alone),
         alone_sizes=sizes,
         compiled=_limit_places(_compare_compiled(evidence)),
         kernels=_list_kernels(evidence) if evidence.subject.other_kernels else {},
         starts=_list_kernels(evidence) if evidence.subject.other_start else {},
         rounded=_limit_places(
-            _compare_runs(evidence, evidence.reference, *_list_moved(evidence, STATE))
+            _compare_runs(evidence.reference, *_list_moved(evidence, STATE))
         ),
-        led=_limit_places(_compare_runs(evidence, evidence.reference, *evidence.moved)),
+        led=_limit_places(_compare_runs(evidence.reference, *evidence.moved)),
     )
 
 
@@ -119,7 +117,7 @@ def _measure_rounding(
         largest[key.step] = max(largest.get(key.step, 0.0), whole.size)
     for key, whole in gradients.items():
         value = reference.values[key]
-        u = find_roundoff(name_dtype(value, reference.dtypes.get(key.variable)))
+        u = find_roundoff(name_value(value))
         error, _ = limits.get(((key.phase, key.variable, key.call), None), (0.0, 0.0))
         if error >= 1 and whole.size < math.sqrt(u) * largest[key.step]:
             shards = [reference.get(key.at(r)) for r in range(reference.replicas)]
@@ -182,9 +180,9 @@ def _compare_doubled(evidence: Evidence) -> tuple[Samples, dict[TraceKey, float]
             continue
         due = min((once, 2 * once), key=lambda due: measure_distance(twice, due))
         size = measure_finite(due)
-        dtype = name_dtype(base, evidence.reference.dtypes.get(key.variable))
+        dtype = name_value(base)
         if measure_distance(twice, due) <= find_half(dtype) * size:
-            _add_sample(evidence, samples, key, base, due, twice, size)
+            _add_sample(samples, key, base, due, twice, size)
             sizes[key] = measure_finite(once)
     return samples, sizes
 
@@ -203,10 +201,10 @@ def _compare_compiled(evidence: Evidence) -> Samples:
     replay = evidence.fed.replays.get("reduced_gradient")
     if replay is None or evidence.fed.op_by_op is None:
         return {}
-    return _compare_runs(evidence, replay, evidence.fed.op_by_op)
+    return _compare_runs(replay, evidence.fed.op_by_op)
 
 
-def _compare_runs(evidence: Evidence, first: Trace, *again: Trace) -> Samples:
+def _compare_runs(first: Trace, *again: Trace) -> Samples:
     samples: Samples = {}
     for rerun in again:
         for key, value in rerun.values.items():
@@ -216,7 +214,7 @@ def _compare_runs(evidence: Evidence, first: Trace, *again: Trace) -> Samples:
             expected, seen = (a.total for a in align_values((base, value)))
             if expected.shape == seen.shape:
                 size = measure_finite(expected)
-                _add_sample(evidence, samples, key, base, expected, seen, size)
+                _add_sample(samples, key, base, expected, seen, size)
     return samples
 
 
@@ -235,11 +233,10 @@ def _compare_twin(
         size = whole.size
         if expected.shape != seen.shape or not math.isfinite(whole.norm):
             continue
-        _add_sample(evidence, samples, key, base, expected, seen, size)
+        _add_sample(samples, key, base, expected, seen, size)
 
 
 def _add_sample(
-    evidence: Evidence,
     samples: Samples,
     key: TraceKey,
     base: Value,
@@ -247,7 +244,7 @@ def _add_sample(
     seen: Array,
     size: float,
 ) -> None:
-    u = find_roundoff(name_dtype(base, evidence.reference.dtypes.get(key.variable)))
+    u = find_roundoff(name_value(base))
     error = _measure_noise(seen, expected, size) + u
     # The ratio of a state to itself says nothing of the step.
     fit = None if key.phase in STATE else fit_ratio(seen, expected)

@@ -28,7 +28,7 @@ from distbench.compare.values import (
     are_equal,
     densify,
     measure_finite,
-    name_dtype,
+    name_value,
 )
 from distbench.errors import BadInputError, count_things
 from distbench.trace import (
@@ -44,6 +44,7 @@ from distbench.trace import (
     Value,
     Values,
 )
+from distbench.trace.dtypes import is_floating
 from distbench.trace.naming import pair_runs
 from distbench.trace.shards import join_shards
 
@@ -169,7 +170,7 @@ class _Offline:
         if self._a.digested and key.phase != "loss":
             return Place(key=key, likeness=_compare_digests(left, right))
         observed, expected = (aligned.total for aligned in align_values((left, right)))
-        dtype = self._name_dtype(key, right)
+        dtype = name_value(right)
         half = find_half(self._narrow or dtype)
         is_state = key.phase in STATE
         likeness = measure_likeness(
@@ -188,9 +189,6 @@ class _Offline:
             self._note_noise(key, left, right, likeness, half)
         return Place(key=key, how=how, likeness=likeness)
 
-    def _name_dtype(self, key: TraceKey, value: Value) -> str:
-        return name_dtype(value, self._b.dtypes.get(key.variable))
-
     def _find_owner(self, key: TraceKey) -> str:
         info = self._infos.get(key.variable)
         return key.variable if info is None else info.owner
@@ -204,9 +202,9 @@ class _Offline:
         place = key.step, key.phase
         if place not in self._floors:
             floor = 0.0
-            for other, value in self._b.select(step=key.step, phase=key.phase):
+            for _, value in self._b.select(step=key.step, phase=key.phase):
                 size = measure_finite(densify(value))
-                dtype = self._narrow or self._name_dtype(other, value)
+                dtype = self._narrow or name_value(value)
                 floor = max(floor, find_half(dtype) ** 2 * 2 * size)
             self._floors[place] = floor
         return self._floors[place]
@@ -311,4 +309,4 @@ def _put_together(trace: Trace, key: TraceKey, how: str) -> Value | None:
         )
     total = np.sum([densify(part) for part in parts], axis=0) / count
     kept = next(part for part in parts if not isinstance(part, SparseRows))
-    return np.asarray(total, kept.dtype if kept.dtype.kind == "f" else np.float64)
+    return np.asarray(total, kept.dtype if is_floating(kept.dtype) else np.float64)

@@ -8,7 +8,7 @@ from distbench.compare.copies import are_copies
 from distbench.compare.measure import Margin
 from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair, Relation
-from distbench.compare.values import Array, align_values, densify, name_dtype
+from distbench.compare.values import Array, align_values, densify, name_value
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, STATE, TraceKey, Value
 
@@ -24,10 +24,6 @@ class PairMaker:
     def forget(self) -> None:
         """Let go of all pairs: those of a large model would fill the memory."""
         self._known.clear()
-
-    def name_dtype(self, key: TraceKey, value: Value) -> str:
-        """In which dtype a value was computed."""
-        return name_dtype(value, self._evidence.reference.dtypes.get(key.variable))
 
     def make(
         self,
@@ -67,7 +63,7 @@ class PairMaker:
             observed=seen.total,
             expected=wanted.total,
             margin=margin,
-            dtype=self.name_dtype(key, value),
+            dtype=name_value(value),
             base=self._find_base(key, seen.total.shape),
             rows=seen.places,
             repeats=repeats,

@@ -6,6 +6,7 @@ are its rows, one replica's after the other's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -17,6 +18,7 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.values import measure_size
 from distbench.evidence import Inside
 from distbench.trace import WHOLE, Trace, TraceKey
+from distbench.trace.dtypes import DType, has_bytes, name_dtype
 from distbench.trace.intermediates import INTERMEDIATES, Made, made_from_json
 
 Array = npt.NDArray[Any]
@@ -87,6 +89,16 @@ class Paired:
         """
         return name in self._read_ones
 
+    def is_rounded(self, name: str) -> bool:
+        """Whether a value is off by no more than its own dtype, a narrow one, rounds.
+
+        What it is made of is right, and may have been rounded another way.
+        """
+        found = self.find(name)
+        if found is None or has_bytes(found[1][0].dtype):
+            return False
+        return self._tell(*found, lost=_find_lost(found[1][0].dtype)) != "none"
+
     def is_infinite(self, name: str) -> bool:
         """Whether one device has a value that is not finite.
 
@@ -105,7 +117,7 @@ class Paired:
         """
         if name not in self._parts:
             found = self.find(name)
-            told = None if found is None else self._tell(name, *found)
+            told = None if found is None else self._tell(*found, self._lost[name])
             self._parts[name] = told
         return self._parts[name]
 
@@ -130,24 +142,21 @@ class Paired:
 
     def make_near(self, name: str, whole: Array, parts: Sequence[Array]) -> Near:
         """Says of two values at a place whether they are equal but for rounding."""
-        size = max(map(measure_size, (whole, *parts)))
-        limit = self._lost[name] * size
-
-        def near(one: Array, other: Array) -> bool:
-            if one.shape != other.shape:
-                return False
-            difference = np.asarray(one, np.float64) - np.asarray(other, np.float64)
-            return bool(np.all(np.abs(difference) <= limit))
-
-        return near
+        return _make_near(self._lost[name], whole, parts)
 
     @cached_property
     def _lost(self) -> Mapping[str, float]:
-        """Share of a value that rounding may be: that of all that it is made of."""
+        """Share of a value that rounding may be: that of all that it is made of.
+
+        A dtype that NumPy lacks rounds what is alike to what is alike, and counts as a
+        wider one: see `is_rounded` for where it did not.
+        """
         lost: dict[str, float] = {}
         for name, made in self.made.items():
             parts = self.list_parts(name)
-            own = find_roundoff(str(parts[0].dtype)) ** _DIGITS if parts else 0.0
+            own = _find_lost(parts[0].dtype) if parts else 0.0
+            if parts and not has_bytes(parts[0].dtype):
+                own = _find_lost(np.dtype(np.float32))
             lost[name] = max([own, *(lost.get(p, 0.0) for p in made.parents)])
         return lost
 
@@ -174,14 +183,15 @@ class Paired:
                 found.add(name)
         return frozenset(found)
 
-    def _tell(self, name: str, whole: Array, parts: Sequence[Array]) -> Part | None:
+    def _tell(self, whole: Array, parts: Sequence[Array], lost: float) -> Part | None:
         if not np.all(np.isfinite(whole)):
             return None
-        near = self.make_near(name, whole, parts)
+        near = _make_near(lost, whole, parts)
         if all(near(part, whole) for part in parts):
             return "same"
         same = all(part.shape == whole.shape for part in parts)
-        if same and near(np.sum(parts, axis=0), whole):
+        total = np.asarray(np.sum(parts, axis=0, dtype=np.float64)) if same else whole
+        if same and near(total, whole):
             return "sum"
         is_rows = any(near(joined, whole) for joined in join_rows(whole, parts))
         return "rows" if is_rows else "none"
@@ -197,6 +207,23 @@ class Paired:
         )
         # Such values are never sparse, and their dtype says how they may round.
         return value if isinstance(value, np.ndarray) else None
+
+
+def _find_lost(dtype: DType) -> float:
+    """Share of a value that rounding in its own dtype may be."""
+    return math.pow(find_roundoff(name_dtype(dtype)), _DIGITS)
+
+
+def _make_near(lost: float, whole: Array, parts: Sequence[Array]) -> Near:
+    limit = lost * max(map(measure_size, (whole, *parts)))
+
+    def near(one: Array, other: Array) -> bool:
+        if one.shape != other.shape:
+            return False
+        difference = np.asarray(one, np.float64) - np.asarray(other, np.float64)
+        return bool(np.all(np.abs(difference) <= limit))
+
+    return near
 
 
 def _list_made(trace: Trace) -> list[Made]:

@@ -28,7 +28,13 @@ from distbench.compare.pair import (
 from distbench.compare.pair_maker import PairMaker
 from distbench.compare.reduced import is_clipped, pair_direction, pair_sum
 from distbench.compare.replay_margins import ReplayMargins
-from distbench.compare.values import align_value, densify, join_rows, measure_norm
+from distbench.compare.values import (
+    align_value,
+    densify,
+    join_rows,
+    measure_norm,
+    name_value,
+)
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, INITIAL, WHOLE, Phase, TraceKey, Value
 
@@ -116,7 +122,7 @@ class Pairs:
             observed=np.asarray(total),
             expected=expected.total,
             margin=self._noise.find_margin(key, expected.total),
-            dtype=self._maker.name_dtype(key, whole),
+            dtype=name_value(whole),
             terms=terms,
             rows=expected.places,
             repeats=evidence.measure.summed,
@@ -152,7 +158,7 @@ class Pairs:
         factor = None if parts is None else self._factors.find(whole)
         known: tuple[Value, Pair] | None = None
         for key, value in members:
-            dtype = self._maker.name_dtype(key, value)
+            dtype = name_value(value)
             if parts is not None and factor is not None:
                 pair = pair_sum(
                     key, value, parts, factor, dtype, known, exact=self._exact
@@ -189,7 +195,7 @@ class Pairs:
         expected = self._expected.find_replay(key, source)
         if expected is None:
             return
-        dtype = self._maker.name_dtype(key, value)
+        dtype = name_value(value)
         margin = self._margins.find(key, value, expected, dtype)
         yield self._maker.make(key, "follows", UPDATES[source], value, expected, margin)
 

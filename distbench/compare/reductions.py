@@ -11,7 +11,7 @@ from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.likeness import find_half
 from distbench.compare.places import RunDifference
 from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Aligned, Array, align_values, name_dtype
+from distbench.compare.values import Aligned, Array, align_values, name_value
 from distbench.trace import Trace, TraceKey
 
 _Guess = tuple[str, Callable[[Sequence[Array], int], Array]]
@@ -42,7 +42,7 @@ def describe_reduction(trace: Trace, key: TraceKey) -> str | None:
     if reduced is None or len(terms) < 2:
         return None
     seen, *aligned = align_values((reduced, *terms))
-    dtype = name_dtype(reduced, trace.dtypes.get(key.variable))
+    dtype = name_value(reduced)
     totals = [term.total for term in aligned]
     bound = _bound(aligned, find_roundoff(dtype))
     for words, make in _GUESSES:

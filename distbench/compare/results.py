@@ -22,7 +22,7 @@ from distbench.compare.totals import (
     list_given_alike,
     list_idle,
 )
-from distbench.compare.values import densify, name_dtype
+from distbench.compare.values import densify, name_value
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, MetricInfo, TraceKey
 
@@ -99,5 +99,5 @@ def _pair_result(
         observed=observed,
         expected=expected,
         margin=Margin(bound=sum(noises)),
-        dtype=name_dtype(due, None),
+        dtype=name_value(due),
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from distbench.trace import SparseRows, Value
+from distbench.trace.dtypes import find_digits, find_dtype, name_dtype
 
 Array = npt.NDArray[np.float64]
 BLOCK = 1 << 13
@@ -99,38 +99,18 @@ def take_numbers(value: Value) -> Array:
     return np.asarray(numbers, dtype=np.float64)
 
 
-def name_dtype(value: Value, declared: str | None = None) -> str:
-    """Name of the dtype in which a value was computed.
-
-    A bfloat16 lies in a trace as the float32 that it widens to, so the variable's own
-    dtype is needed; it counts only if the low halves are in fact empty.
-    """
+def name_value(value: Value) -> str:
+    """Name of the dtype in which a value was computed."""
     array = value.values if isinstance(value, SparseRows) else np.asarray(value)
-    name = _name(array.dtype)
-    if declared == "bfloat16" and name == "float32":
-        bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
-        if not np.any(bits & 0xFFFF):
-            return "bfloat16"
-    return name
-
-
-@cache
-def _name(dtype: np.dtype[np.generic]) -> str:
-    return str(dtype.name)
+    return name_dtype(array.dtype)
 
 
 def round_to(array: Array, dtype: str) -> Array:
     """Round float64 values to a narrower dtype and widen them again."""
+    if find_digits(dtype) is None:
+        return array
     with np.errstate(all="ignore"):
-        if dtype == "bfloat16":
-            bits = array.astype(np.float32).view(np.uint32)
-            # Round to nearest, ties to even, on the upper half of the float32.
-            lifted = bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))
-            kept = ((lifted >> 16) << 16).astype(np.uint32)
-            return np.asarray(kept.view(np.float32), dtype=np.float64)
-        if dtype in ("float16", "float32"):
-            return np.asarray(array.astype(dtype), dtype=np.float64)
-    return array
+        return np.asarray(array.astype(find_dtype(dtype)), dtype=np.float64)
 
 
 def are_equal(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:

@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.errors import BadInputError
-from distbench.trace.content import digest_128
+from distbench.trace.content import digest_128, read_bytes
+from distbench.trace.dtypes import DType, find_dtype, has_bytes, name_dtype
 
 Place = dict[str, Any]
 """Where an array lies: `dtype`, `at` (of its first element) and `shape`, as JSON."""
 _Array = npt.NDArray[np.generic]
-_WIDENED = "bfloat16"
-"""NumPy's files cannot have it: its bits travel as integers, and become a float32."""
 
 
 class Packer:
@@ -43,15 +42,13 @@ class Packer:
         Raises:
             BadInputError: It does not hold numbers.
         """
-        name = array.dtype.name
         if array.dtype.hasobject:
             raise BadInputError(
                 "A trace keeps numbers. Received: an array of Python objects, as the "
                 "strings of a variable are. Leave that variable out of variables()."
             )
+        name = name_dtype(array.dtype)
         plain = np.ascontiguousarray(array)
-        if name == _WIDENED:
-            plain = plain.view(np.uint16)
         content = name, digest_128(plain)
         if content not in self._known:
             self._known[content] = self._sizes.get(name, 0)
@@ -64,14 +61,14 @@ class Packer:
         with zipfile.ZipFile(path, "w") as archive:
             for name, parts in self._parts.items():
                 header = {
-                    "descr": np.lib.format.dtype_to_descr(parts[0].dtype),
+                    "descr": np.lib.format.dtype_to_descr(_choose_dtype(parts[0])),
                     "fortran_order": False,
                     "shape": (self._sizes[name],),
                 }
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array_header_1_0(member, header)
                     for part in parts:
-                        member.write(part.data)
+                        member.write(read_bytes(part))
 
 
 class Unpacker:
@@ -83,11 +80,7 @@ class Unpacker:
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            self._flat: dict[str, _Array] = {n: archive[n] for n in archive.files}
-        if _WIDENED in self._flat:
-            # A bfloat16 is the upper half of a float32, so widening it is exact.
-            bits = self._flat[_WIDENED].astype(np.uint32) << 16
-            self._flat[_WIDENED] = bits.view(np.float32)
+            self._flat = {name: _restore(archive[name], name) for name in archive.files}
         self._taken: dict[tuple[str, int, tuple[int, ...]], _Array] = {}
 
     def take(self, place: Mapping[str, Any]) -> _Array:
@@ -98,3 +91,15 @@ class Unpacker:
             flat = self._flat[name][begin : begin + math.prod(shape)]
             self._taken[key] = flat.reshape(shape)
         return self._taken[key]
+
+
+def _choose_dtype(array: _Array) -> DType:
+    """In which NumPy's files have the numbers: where they cannot, as integers."""
+    own = array.dtype
+    return own if has_bytes(own) else np.dtype(f"u{own.itemsize}")
+
+
+def _restore(flat: _Array, name: str) -> _Array:
+    """The numbers whose bits may have travelled as integers."""
+    dtype = find_dtype(name)
+    return flat if has_bytes(dtype) else flat.view(dtype)

@@ -20,13 +20,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from distbench.trace.content import digest_128
+from distbench.trace.content import digest_128, read_bytes
+from distbench.trace.dtypes import find_dtype, is_known, name_dtype
 
 ARRAYS = "arrays"
 """The folder with the arrays of the traces beside it."""
 LARGE_BYTES = 1 << 18
 """From here on an array is a file of its own, which costs as much as to hash it."""
-_NUMBERS = "biuf"
 _DIGEST = re.compile("[0-9a-f]{32}")
 
 Array = npt.NDArray[np.generic]
@@ -55,7 +55,8 @@ class Shelved:
         place = self.path, self.dtype, self.shape
         array = _held.get(place)
         if array is None:
-            array = np.fromfile(self.path, self.dtype).reshape(self.shape)
+            flat = np.fromfile(self.path, np.uint8).view(find_dtype(self.dtype))
+            array = flat.reshape(self.shape)
             array.setflags(write=False)
             _held[place] = array
         return array
@@ -77,14 +78,14 @@ class Shelf:
 
     def put(self, array: Array) -> Array | Shelved:
         """Write an array, if it is large and not there yet; any other one is kept."""
-        if array.nbytes < LARGE_BYTES or array.dtype.kind not in _NUMBERS:
+        if array.nbytes < LARGE_BYTES or array.dtype.hasobject:
             return array
         plain = np.ascontiguousarray(array)
         path = self._folder / digest_128(plain).hex()
         if not path.exists():
             # NumPy's own `tofile` does not say that a disk is full.
-            _make(path, lambda place: place.write_bytes(plain.data))
-        return Shelved(path=path, dtype=array.dtype.name, shape=array.shape)
+            _make(path, lambda place: place.write_bytes(read_bytes(plain)))
+        return Shelved(path=path, dtype=name_dtype(array.dtype), shape=array.shape)
 
     def adopt(self, shelved: Shelved) -> Shelved:
         """An array of this or another shelf, in this one."""
@@ -102,10 +103,10 @@ class Shelf:
                 size.
         """
         is_place = _DIGEST.fullmatch(digest) and min(shape, default=0) >= 0
-        if not is_place or np.dtype(dtype).kind not in _NUMBERS:
+        if not is_place or not is_known(dtype):
             raise ValueError(f"no place of an array: {digest!r}, {dtype!r}, {shape}")
         path = self._folder / digest
-        due, found = math.prod(shape) * np.dtype(dtype).itemsize, path.stat().st_size
+        due, found = math.prod(shape) * find_dtype(dtype).itemsize, path.stat().st_size
         if found != due:
             raise ValueError(f"'{path}' has {found} bytes, and not {due}")
         return Shelved(path=path, dtype=dtype, shape=shape)

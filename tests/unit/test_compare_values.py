@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
 from gradient_values import to_array
 from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with
 
+from distbench.compare.bounds import find_roundoff
 from distbench.compare.comparison import compare_evidence, judge_pair
 from distbench.compare.measure import Margin, measure_error
 from distbench.compare.measured_noise import measure_noise
@@ -20,7 +22,7 @@ from distbench.compare.values import (
     are_equal,
     measure_norm,
     measure_size,
-    name_dtype,
+    name_value,
     round_to,
 )
 from distbench.diagnose.judge import judge
@@ -147,11 +149,11 @@ def test_bfloat16_rounds_to_nearest_and_ties_to_even(value, rounded):
     assert round_to(np.array([value]), "bfloat16").tolist() == [rounded]
 
 
-def test_a_bfloat16_is_known_by_its_bits_and_its_variable():
-    narrow = np.array([1.0, 2.5], np.float32)
-    assert name_dtype(narrow, "bfloat16") == "bfloat16"
-    assert name_dtype(narrow, "float32") == "float32"
-    assert name_dtype(np.array([0.1], np.float32), "bfloat16") == "float32"
+def test_a_value_has_the_dtype_in_which_it_was_recorded():
+    narrow = np.array([1.0, 2.5], ml_dtypes.float8_e4m3fn)
+    rows = SparseRows(indices=np.arange(2), values=narrow, shape=(4,))
+    assert name_value(narrow) == name_value(rows) == "float8_e4m3fn"
+    assert find_roundoff(name_value(narrow)) == 2.0**-4
 
 
 def test_a_norm_does_not_overflow():

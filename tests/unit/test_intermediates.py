@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from inside_runs import EVEN, ROWS, SIZES, Program
 
+from distbench.compare.bounds import find_roundoff
 from distbench.compare.intermediates import find_astray, limits_addends, starts_right
 from distbench.evidence import Inside
 from distbench.trace.intermediates import (
@@ -73,6 +74,31 @@ def test_a_mean_of_the_own_examples_is_named_and_not_what_follows_from_it() -> N
     assert not any((found.is_alike, found.joined, found.of_share))
     assert found.term is None
     assert not starts_right(inside, 0)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+@pytest.mark.parametrize("own", [False, True])
+def test_dtypes_that_numpy_lacks_round_by_their_own_digits(
+    dtype: str, own: bool
+) -> None:
+    """Replicas have another rate: by one rounding, or by the number of examples."""
+    unit = find_roundoff(dtype)
+
+    def divide(values: Any) -> Any:
+        return np.array(1 / len(values) if own else 0.5 + unit, dtype)
+
+    program = Program()
+    program.give()
+    program.compute("narrow", "Cast", ["rows"], lambda v: v.astype(dtype))
+    rate = program.compute("rate", "RealDiv", ["narrow"], divide)
+    if not own:
+        program.whole[rate] = np.array(0.5, dtype)
+    program.compute("times", "Mul", ["narrow", "rate"], lambda v, m: v * m)
+    wide = program.compute("wide", "Cast", ["times"], lambda v: v.astype(np.float32))
+    program.compute("loss", "Sum", [wide], np.sum)
+    found = find_astray(program.end("loss"), 0)
+    assert [one.made.place for one in found] == ["model.py:rate"] * own
+    assert not any(one.is_mean for one in found)
 
 
 def test_means_that_are_averaged_are_told() -> None:

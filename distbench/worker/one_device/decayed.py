@@ -12,6 +12,7 @@ import numpy as np
 
 from distbench.evidence import Tier
 from distbench.trace import Phase, Trace, Value, Values, change_numbers
+from distbench.trace.dtypes import is_floating
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import count_digits
@@ -77,7 +78,7 @@ def _enlarge(paths: Collection[str], times: int, _: int, before: State) -> State
 
 def _multiply(array: Any, factor: float) -> Any:
     """Numbers that are some times as large; counts as they are."""
-    if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+    if not is_floating(array.dtype):
         return array
     return (array.astype(np.float64) * factor).astype(array.dtype)
 

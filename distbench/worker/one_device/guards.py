@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.fault import Fault
 from distbench.trace import INITIAL, WHOLE, Trace, Value
+from distbench.trace.dtypes import is_floating
 from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_equal, widen
@@ -62,6 +63,6 @@ def _moves(recorded: Trace, paths: set[str]) -> bool:
 
 def _poison(leaf: Any) -> Any:
     array = np.array(leaf)
-    if np.issubdtype(array.dtype, np.floating) and array.ndim:
+    if is_floating(array.dtype) and array.ndim:
         array[-1] = np.inf
     return array

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, SUMMED, WHOLE, Recorded, Trace
+from distbench.trace.dtypes import is_floating
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.components import read_component, write_component
@@ -158,7 +159,7 @@ def _join(
     dtype, n = parts[0].dtype, len(parts)
     if not one.of_gradient:
         weights = [1 / n if one.operation == "MEAN" else 1.0] * n
-    if one.operation and np.issubdtype(dtype, np.floating):
+    if one.operation and is_floating(dtype):
         wide = [np.asarray(part, np.float64) for part in parts]
         parts = [w * part for w, part in zip(weights, wide, strict=True)]
     if one.axis is None:

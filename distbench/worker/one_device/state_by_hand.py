@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from distbench.evidence import Tier
 from distbench.trace import Trace, TraceKey, Value, Values, change_numbers
+from distbench.trace.dtypes import is_floating
 from distbench.worker.one_device.feeder import Feeder, Start, keep, repeat_first
 from distbench.worker.one_device.held_against import measure_distances, take_whole
 from distbench.worker.one_device.reference import Reference
@@ -98,7 +99,7 @@ def _enlarge(paths: Collection[str], _: int, before: State) -> State:
     """State of these paths, larger in each element, whatever it was."""
     return {
         place: _increase(array)
-        if place[0] in paths and np.issubdtype(array.dtype, np.floating)
+        if place[0] in paths and is_floating(array.dtype)
         else array
         for place, array in before.items()
     }

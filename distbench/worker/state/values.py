@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.trace import SparseRows, Value
+from distbench.trace.dtypes import find_digits, is_floating
 
-_DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24}
-"""Significand bits of the formats that are narrower than float64, hidden one too."""
+_WIDE = 53
+"""Significand bits of float64, in which whole numbers are compared."""
 
 
 def count_digits(dtype: str) -> int:
-    """Significand bits of a floating-point dtype."""
-    return _DIGITS.get(dtype, 53)
+    """Significand bits of a dtype; those of float64 where it does not round."""
+    return find_digits(dtype) or _WIDE
 
 
 def are_equal(left: Value | None, right: Value) -> bool:
@@ -41,8 +42,7 @@ def are_near(
     Args:
         left: One value.
         right: Another one.
-        dtype: In which they were computed; None is what they lie in. A bfloat16 lies
-            in a trace as the float32 that it widens to.
+        dtype: In which they were computed; None is what they lie in.
         part: As what part of the left one the right one is meant.
     """
     wide = widen(left) * part, widen(right)
@@ -113,7 +113,7 @@ def find_counts(
     return {
         key
         for key, first in states[0].items()
-        if first.dtype.kind == "f"
+        if is_floating(first.dtype)
         and all(np.array_equal(state[key], np.rint(state[key])) for state in states)
         and any(not np.array_equal(state[key], first) for state in states)
     }
@@ -127,10 +127,9 @@ def perturb(array: Any, rng: np.random.Generator, narrow: str | None) -> Any:
         rng: Chooses the way.
         narrow: A dtype with fewer digits whose rounding is taken instead.
     """
-    name = array.dtype.name
-    if array.dtype.kind != "f" and name != "bfloat16":
+    if not is_floating(array.dtype):
         return array
-    digits = count_digits(name)
+    digits = count_digits(array.dtype.name)
     if narrow is not None:
         digits = min(digits, count_digits(narrow))
     signs = rng.choice([-0.5, 0.5], size=array.shape)
