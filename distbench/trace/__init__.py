@@ -145,7 +145,7 @@ class VariableInfo:
         shape: Shape of one replica's value.
         dtype: NumPy name of the dtype.
         synchronised: Whether all replicas are meant to hold the same value.
-        trainable: Whether the subject trains it.
+        trainable: Whether the subject trains it by gradients.
         adds_up: Whether what the replicas hold is read as its sum.
         averages: Whether what the replicas assign to it, or hold, is averaged.
         takes_first: Whether what the first replica assigns to it, or holds, stands for

@@ -90,6 +90,8 @@ class GradientTaps:
                     "each variable once. Add up its gradients, or list it once."
                 )
             seen.add(path)
+            if self._table.is_overwritten(path):
+                continue
             local = self._board.recall_gradient(path)
             if local is None and handed:
                 local = argument

@@ -49,6 +49,17 @@ def is_variable(item: Any) -> bool:
     return is_keras and hasattr(item, "_value") and hasattr(item, "assign")
 
 
+def is_overwritten(variable: Any) -> bool:
+    """Whether what a tape gives for a variable is its next value, and no gradient.
+
+    Optimizers of Keras 3 assign that of such a variable, as of the scales of float8:
+    they neither sum nor scale it.
+    """
+    # A variable of a strategy that is asked for what it lacks reads its copies.
+    is_keras = hasattr(type(variable), "overwrite_with_gradient")
+    return is_keras and bool(variable.overwrite_with_gradient)
+
+
 def is_local(variable: Any) -> bool:
     """Whether every replica has a value of its own.
 

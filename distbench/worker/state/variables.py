@@ -14,6 +14,7 @@ from distbench.trace import VariableInfo
 from distbench.worker.state.components import (
     has_setting,
     is_local,
+    is_overwritten,
     list_components,
     list_shards,
     read_component,
@@ -49,6 +50,9 @@ class VariableTable:
     def replace(self, state: Iterable[StateVariable]) -> None:
         """Take a new list, after more variables were created."""
         self.state = tuple(state)
+        self._overwritten = {
+            v.info.path for v in self.state if is_overwritten(v.container)
+        }
         self._by_id = {}
         for variable in self.state:
             for stand_in in (variable.container, *variable.components):
@@ -124,6 +128,17 @@ class VariableTable:
     def has(self, variable: Any) -> bool:
         """Whether an object stands for a variable in the table."""
         return id(variable) in self._by_id
+
+    def has_gradient(self, variable: Any) -> bool:
+        """Whether what is given for an object is a gradient of a variable in the table.
+
+        Of some it is the next value: see `is_overwritten`.
+        """
+        return self.has(variable) and not self.is_overwritten(self.find_path(variable))
+
+    def is_overwritten(self, path: str) -> bool:
+        """Whether what a tape gives for the variable with a path is its next value."""
+        return path in self._overwritten
 
 
 def list_state(
@@ -201,7 +216,8 @@ def _register(
                 shape=_find_shape(first),
                 dtype=first.dtype.base_dtype.name,
                 synchronised=not is_local(variable),
-                trainable=bool(getattr(variable, "trainable", False)),
+                trainable=bool(getattr(variable, "trainable", False))
+                and not is_overwritten(variable),
                 adds_up=has_setting(variable, "aggregation", "SUM"),
                 averages=has_setting(variable, "aggregation", "MEAN"),
                 takes_first=has_setting(variable, "aggregation", "ONLY_FIRST_REPLICA"),

@@ -28,7 +28,7 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
 
     def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
         flat = tf.nest.flatten(sources)
-        trains = any(map(table.has, flat))
+        trains = any(map(table.has_gradient, flat))
         term = board.term if trains else None
         result = _differentiate(board, original, term, target, sources, *a, **k)
         if tf.distribute.get_replica_context() is None:
@@ -36,7 +36,7 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
         board.remember_target(target, trains=trains)
         if board.corruption is not None:
             given = [
-                board.corrupt_gradient(value) if table.has(source) else value
+                board.corrupt_gradient(value) if table.has_gradient(source) else value
                 for source, value in zip(flat, tf.nest.flatten(result), strict=True)
             ]
             result = tf.nest.pack_sequence_as(result, given)
@@ -45,14 +45,14 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
         if board.feeding == "local_gradient":
             given = [
                 board.feed_gradient(table.find_path(source), value)
-                if table.has(source)
+                if table.has_gradient(source)
                 else value
                 for source, value in zip(flat, tf.nest.flatten(result), strict=True)
             ]
             result = tf.nest.pack_sequence_as(result, given)
         board.remember_result(result, sources, trains=trains)
         for source, value in zip(flat, tf.nest.flatten(result), strict=False):
-            if table.has(source):
+            if table.has_gradient(source):
                 board.remember_gradient(table.find_path(source), value)
         return result
 
