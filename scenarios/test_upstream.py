@@ -210,6 +210,14 @@ def test_averages_of_a_batch_are_those_of_all_replicas(expect_fault):
     expect_fault("statistics-not-synchronized", "variable")
 
 
+@shown_by("keras3_float8_scales_drift_apart")
+@pytest.mark.programs(
+    "upstream.py", "make_float8", clusters=["mirrored:2"], kinds=["mirrored"]
+)
+def test_scales_of_float8_are_those_of_all_replicas(expect_fault):
+    expect_fault("statistics-not-synchronized", "variable")
+
+
 @shown_by("keras3_replicas_draw_alike")
 @pytest.mark.programs(
     "upstream.py", "make_dropping", clusters=["mirrored:2"], kinds=["mirrored"]

@@ -4,10 +4,11 @@ Where: `Layer.add_loss` in keras/src/layers/layer.py appends to a list of the la
 `_clear_losses` empties those of all layers when a model is called. MirroredStrategy
 runs the replicas in threads, one after the other, each up to where it waits for the
 others. Where that is in the forward pass, as in
-`BatchNormalization(synchronized=True)`, all replicas have cleared and added before the
-first one reads `losses`: it then finds those of others, or of none, whose gradients its
-tape does not know. tf_keras keeps them by thread. Penalties of weights are computed
-when asked for, and come out right.
+`BatchNormalization(synchronized=True)`, an `all_reduce` or an `assign` to a variable
+with an aggregation, all replicas have cleared and added before the first one reads
+`losses`: it then finds those of others, or of none, whose gradients its tape does not
+know. tf_keras keeps them by thread. Penalties of weights are computed when asked for,
+and come out right.
 
 distbench: `unexplained` at `loss`, origin `framework`, for a model of Keras' own
 layers. No thread was found.

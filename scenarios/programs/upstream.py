@@ -54,6 +54,12 @@ def make_normalised() -> Any:
     return _make_model(keras.layers.BatchNormalization(), loss="mse")
 
 
+def make_float8() -> Any:
+    """keras3_float8_scales_drift_apart."""
+    layer = keras.layers.Dense(4, dtype="float8_from_float32")
+    return _make_model(layer, loss="mse")
+
+
 def make_dropping() -> Any:
     """keras3_replicas_draw_alike."""
     return _make_model(keras.layers.Dropout(0.5), loss="mse")
