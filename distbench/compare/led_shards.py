@@ -97,6 +97,24 @@ def find_averaged(evidence: Evidence, pair: Pair) -> Array | None:
     return np.asarray(np.mean(led.shards, axis=0))
 
 
+def split_counted(evidence: Evidence, pair: Pair) -> tuple[Array, Array] | None:
+    """What a step makes of the old value, whatever its examples, and what these add.
+
+    None unless both together are due: the first once, as it is alike on all shards, and
+    the second added up over them.
+    """
+    led = collect_led(evidence, pair.key.at(WHOLE), pair.margin)
+    if led is None or not led.doubles:
+        return None
+    counts = led.list_counts()
+    kept = [shard - n for shard, n in zip(led.shards, counts, strict=True)]
+    total = np.asarray(np.sum(counts, axis=0))
+    is_alike = all(led.is_near(one, kept[0]) for one in kept)
+    if not is_alike or not led.is_near(pair.expected, np.asarray(kept[0] + total)):
+        return None
+    return kept[0], total
+
+
 def find_mean(evidence: Evidence, pair: Pair) -> Array | None:
     """The mean of what the shards alone leave."""
     led = collect_led(evidence, pair.key.at(WHOLE), pair.margin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import fault
 from distbench.samples.program import TRAINED
-from distbench.unusual.assigning import OwnStepsAddedUp
+from distbench.unusual.assigning import OwnPartsAddedUp, OwnStepsAddedUp
 
 _added_up = fault(
     "scale-error",
@@ -29,3 +29,28 @@ class NewValuesAddedUp(OldValuesAddedUp):
 
     def move(self, variable, gradient):
         super().move(variable, self.reduce(gradient))
+
+
+_sizes_added_up = fault(
+    "scale-error",
+    "variable",
+    ("weight",),
+    like="tensorflow/tensorflow#23792",
+    clusters=("mirrored:3", "mwms:2"),
+)
+
+
+@_sizes_added_up
+class OldSizeAddedUp(OwnPartsAddedUp):
+    """Each replica assigns the decayed old value with its own part: all are summed."""
+
+    def move(self, own):
+        self.weight.assign(0.5 * self.weight + own)
+
+
+@_sizes_added_up
+class DecayAddedUp(OwnPartsAddedUp):
+    """Each replica adds its own part less a share of the old value: all are summed."""
+
+    def move(self, own):
+        self.weight.assign_add(own - 0.25 * self.weight)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import ByHand
+from distbench.samples.program import ByHand, Program
+from distbench.samples.replicas import count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -29,3 +30,28 @@ class OwnStepsAddedUp(ByHand):
     def move(self, variable, gradient):
         """One replica's part in a variable's step."""
         variable.assign_sub(self.rate * gradient)
+
+
+@unusual()
+class OwnPartsAddedUp(Program):
+    """Each replica adds its own part less an N-th of what a decayed sum loses."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.weight = tf.Variable(
+            2.0,
+            name="weight",
+            trainable=False,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.weight]
+
+    def compute_losses(self, batch):
+        self.move(tf.reduce_sum(tf.abs(batch[1][:, 0])))
+        return super().compute_losses(batch)
+
+    def move(self, own):
+        """One replica's part in a step of the sum."""
+        self.weight.assign_add(own - 0.25 * self.weight / count_replicas())

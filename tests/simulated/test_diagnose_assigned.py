@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -17,7 +17,7 @@ from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.assigned import explain_by_added_copies
 from distbench.diagnose.hypotheses.register import list_hypotheses
 from distbench.diagnose.rank import find_best
-from distbench.trace import TraceKey, VariableInfo
+from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo
 
 KEY = TraceKey(step=0, phase="variable", variable="average", replica=0)
 BEFORE, DUE = np.array([1.0, -2.0, 4.0]), np.array([1.5, -1.0, 3.0])
@@ -30,6 +30,7 @@ def name_cause(
     adds_up: bool = False,
     is_slot: bool = False,
     again: np.ndarray | None = None,
+    added: Sequence[np.ndarray] = (),
     ask: Callable[[Context], Iterable[Hypothesis]] = explain_by_added_copies,
 ) -> tuple[str, str] | None:
     """The code and words of what is wrong with an average that nobody trains.
@@ -39,6 +40,7 @@ def name_cause(
         adds_up: Whether its aggregation sums.
         is_slot: Whether it belongs to the optimizer.
         again: What one device makes of it if a sum of sums counts twice.
+        added: What each shard's examples add to what is kept, if that is known.
         ask: The causes that are asked.
     """
     evidence = observe()
@@ -50,14 +52,23 @@ def name_cause(
         dtype="float32",
         adds_up=adds_up,
     )
-    alone = {KEY.at(r): shard for r, shard in enumerate(SHARDS)}
+    shards = [KEPT + own for own in added] or SHARDS
+    alone = {KEY.at(r): shard for r, shard in enumerate(shards)}
+    before = {replace(KEY, step=INITIAL, replica=WHOLE): BEFORE}
     reference = replace(
         evidence.reference,
-        values={**evidence.reference.values, **alone},
+        values={**evidence.reference.values, **alone, **before},
     )
+    copies = {KEY.at(r): observed for r in range(2)}
     observed_run = replace(
-        evidence.observed, variables=(*evidence.observed.variables, info)
+        evidence.observed,
+        variables=(*evidence.observed.variables, info),
+        values={**evidence.observed.values, **copies},
     )
+    if added:
+        doubled = {KEY.at(r): KEPT + 2 * own for r, own in enumerate(added)}
+        probe = replace(reference, values=doubled)
+        evidence = change_evidence(evidence, probes={"doubled": probe})
     case = Pair(
         key=replace(KEY, phase=phase),
         relation="reference",
@@ -152,3 +163,33 @@ def test_a_slot_of_which_nothing_is_added_up_has_another_cause() -> None:
 
 def test_a_slot_is_no_statistic_of_the_examples() -> None:
     assert name_cause(SHARDS[0] + SHARDS[1], is_slot=True, adds_up=True) is None
+
+
+ADDED = (np.array([0.25, 1.0, -0.5]), np.array([0.75, -0.5, 1.5]))
+"""What each shard's examples add, and twice as much where each comes twice."""
+KEPT = DUE - sum(ADDED)
+"""What is left of the old value, whatever the examples are."""
+
+
+@pytest.mark.parametrize(
+    ("observed", "words"),
+    [
+        (2 * KEPT + sum(ADDED), "assign to it, of each the old value"),
+        (2 * KEPT - BEFORE + sum(ADDED), "takes of the old value"),
+    ],
+    ids=["assigned", "added"],
+)
+def test_old_values_that_are_added_up_beside_own_parts_are_told(
+    observed: np.ndarray, words: str
+) -> None:
+    found = name_cause(observed, adds_up=True, added=ADDED)
+    assert found is not None
+    assert found[0] == "scale-error"
+    assert words in found[1]
+
+
+def test_parts_that_do_not_make_up_the_whole_are_own_statistics() -> None:
+    others = (ADDED[0], 2 * ADDED[1])
+    found = name_cause(2 * KEPT + sum(others), adds_up=True, added=others)
+    assert found is not None
+    assert found[0] == "statistics-not-synchronized"

@@ -7,9 +7,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.leading import has_gradient
+from distbench.compare.led_shards import split_counted
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
+from distbench.diagnose.context import (
+    Context,
+    Hypothesis,
+    Numbered,
+    find_base,
+    take_rows,
+)
 from distbench.diagnose.hypotheses.by_hand import list_alone
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.trace import UPDATED
@@ -19,6 +26,10 @@ _OWN_GRADIENTS = (
     "clips them before they are summed"
 )
 _ADVICE = "What all replicas assign alike has aggregation MEAN or ONLY_FIRST_REPLICA."
+_ADDED_ADVICE = (
+    "Add up what the replicas make of their own examples (all_reduce), and assign it "
+    "with the old value on all alike, with aggregation MEAN or ONLY_FIRST_REPLICA."
+)
 _OWN_ADVICE = (
     "Add each replica's own change alone (assign_add, assign_sub), which SUM adds up; "
     "or sum the gradients first: what all replicas assign alike has aggregation MEAN "
@@ -32,7 +43,8 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     Of a slot that has to be known: a number that a rule makes N times as large looks
     alike. All replicas assign the same value to it, or add the same; what it holds, or
     what the step changes in it, is N times that. Or each assigns what it makes of its
-    own examples, as one device does of that shard alone.
+    own examples, as one device does of that shard alone: these may be its old value
+    with a part that adds up.
     """
     n = context.replicas
     if context.phase not in UPDATED or n == 1:
@@ -64,6 +76,8 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     )
     if context.phase == "slot":
         return
+    if adds_up:
+        yield from _explain_by_old_values(context, cases)
     alone = {number: _find_alone(context, case) for number, case in cases}
     predicted = {
         number: np.asarray(np.sum(shards, axis=0))
@@ -75,6 +89,43 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         code="nonlinear-before-reduction" if follows else "statistics-not-synchronized",
         predicted=predicted,
         detail=_OWN_GRADIENTS if follows else own,
+    )
+
+
+def _explain_by_old_values(
+    context: Context, cases: Sequence[Numbered]
+) -> Iterator[Hypothesis]:
+    """What each replica's examples add is added up rightly, and the old value N times.
+
+    Each assigns the old value with its own part, or adds the part and a decay.
+    """
+    n = context.replicas
+    found = {
+        number: parts
+        for number, case in cases
+        if (parts := split_counted(context.evidence, case)) is not None
+    }
+    bases = {number: find_base(context.cases[number]) for number in found}
+    yield Hypothesis(
+        code="scale-error",
+        predicted={i: n * kept + added for i, (kept, added) in found.items()},
+        detail="it adds up what the replicas assign to it, of each the old value with "
+        "what its own examples add: it holds all that they add, and what is left of "
+        f"the old value {n} times",
+        ratio=float(n),
+        advice=_ADDED_ADVICE,
+    )
+    yield Hypothesis(
+        code="scale-error",
+        predicted={
+            i: bases[i] + n * (kept - bases[i]) + added
+            for i, (kept, added) in found.items()
+        },
+        detail="it adds up what the replicas add to it, of each what its own examples "
+        "add and what the step takes of the old value: it holds all that they add, and "
+        f"{n} times as much is taken",
+        ratio=float(n),
+        advice=_ADDED_ADVICE,
     )
 
 
