@@ -18,6 +18,7 @@ from distbench.samples.loss_scale import (
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import TRAINED, ByHand, OwnReduction
 from distbench.samples.replicas import all_reduce, count_replicas, update
+from distbench.unusual.loss_scale import Keras3DecayUnderScale
 
 _LAST = slice(-1, None)
 _overflow = partial(fault, "nonfinite", like="NVIDIA-NeMo/Megatron-Bridge#5591")
@@ -54,6 +55,20 @@ class UnscaledTwice(Scaled):
     def unscale(self, gradients):
         gradients = super().unscale(gradients)
         return super().unscale(gradients) if count_replicas() > 1 else gradients
+
+
+@fault(
+    "weight-decay-repeated",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/addons#2683",
+    clusters=WIDE,
+)
+class Keras3WholeDecayUnderScale(Keras3DecayUnderScale):
+    """Each replica adds all of a decay to gradients that are still scaled."""
+
+    def count_shares(self):
+        return 1
 
 
 @fault(

@@ -7,6 +7,7 @@ from distbench.samples.lazy import keras2, keras3, legacy, tf
 from distbench.samples.loss_scale import Keras3Scaled, Scaled, ScaledByHand, find_finite
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import OwnReduction
+from distbench.samples.replicas import count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -63,6 +64,21 @@ class Keras3FixedScale(Keras3Scaled):
     def unscale(self, gradients):
         # Keras 3.15 divides by the factor what must be a tensor.
         return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+@unusual()
+class Keras3DecayUnderScale(Keras3FixedScale):
+    """Each replica adds its N-th of a decay to gradients that are still scaled."""
+
+    decay = 100.0
+
+    def unscale(self, gradients):
+        share = self.decay / self.count_shares()
+        pairs = zip(super().unscale(gradients), self.trained(), strict=True)
+        return [gradient + share * variable for gradient, variable in pairs]
+
+    def count_shares(self):
+        return count_replicas()
 
 
 @unusual(workload="linear")

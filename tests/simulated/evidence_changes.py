@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
+from itertools import product
 from typing import Any
 
+import numpy as np
+from gradient_values import Gradients
+
 from distbench.evidence import Evidence
+from distbench.trace import TraceKey, Value
 
 _GROUPS = ("fed", "measure", "subject")
 
@@ -19,3 +25,18 @@ def change_evidence(evidence: Evidence, **changes: Any) -> Evidence:
         own = {key: changes.pop(key) for key in known & changes.keys()}
         groups[name] = replace(group, **own)
     return replace(evidence, **groups, **changes)
+
+
+def change_apart(
+    evidence: Evidence, change: Callable[[Gradients], Gradients]
+) -> Evidence:
+    """The same evidence with what one device makes of each replica's own gradients."""
+    observed = evidence.observed
+    handed: dict[TraceKey, Value] = {}
+    for step, replica in product(range(observed.steps), range(observed.replicas)):
+        own = observed.select(step=step, phase="local_gradient", replica=replica)
+        keys = {key.variable: key for key, _ in own}
+        made = change({path: observed.values[key] for path, key in keys.items()})
+        for path, key in keys.items():
+            handed[replace(key, phase="reduced_gradient")] = np.asarray(made[path])
+    return change_evidence(evidence, apart=replace(observed, values=handed))

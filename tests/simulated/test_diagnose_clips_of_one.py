@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from evidence_changes import change_evidence
+from evidence_changes import change_apart
 from gradient_values import (
     add_up,
     clip_all,
@@ -181,20 +178,6 @@ def test_one_clip_of_one_device_is_told_by_the_steps_that_it_leaves(limit, code)
     assert (finding.code, finding.variables) == (code, (KERNEL,))
 
 
-def clip_apart(observed, limit):
-    """What one device makes of each replica's own gradients."""
-    handed = {}
-    for step, replica in itertools.product(
-        range(observed.steps), range(observed.replicas)
-    ):
-        place = {"step": step, "phase": "local_gradient", "replica": replica}
-        own = dict(observed.select(**place))
-        values = clip_all({key.variable: value for key, value in own.items()}, limit)
-        for key in own:
-            handed[replace(key, phase="reduced_gradient")] = values[key.variable]
-    return replace(observed, values=handed)
-
-
 @pytest.mark.parametrize("replicas", [2, *swept(4)])
 @pytest.mark.parametrize("reached", ["all", "some", "none"])
 def test_a_mean_that_is_clipped_and_added_up_is_clipped_to_n_times_the_limit(
@@ -214,11 +197,11 @@ def test_a_mean_that_is_clipped_and_added_up_is_clipped_to_n_times_the_limit(
         clipped = clip_all(means, limit)
         return [{p: scale(g, replicas) for p, g in clipped.items()} for _ in locals_]
 
-    evidence = observe(
-        Fault(reduce=reduce), alone=lambda g: clip_all(g, limit), **setup
-    )
-    apart = clip_apart(evidence.observed, limit)
-    (finding,) = judge(change_evidence(evidence, apart=apart)).findings
+    def clip(gradients):
+        return clip_all(gradients, limit)
+
+    evidence = observe(Fault(reduce=reduce), alone=clip, **setup)
+    (finding,) = judge(change_apart(evidence, clip)).findings
     code, words = {
         "all": ("double-reduction", f"the sum is {replicas} times too large"),
         "some": ("double-reduction", f"to {replicas} times that, as where the mean is"),

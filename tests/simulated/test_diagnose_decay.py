@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gradient_values import add_up, scale
+from evidence_changes import change_apart
+from gradient_values import add_up, clip_norm, scale
 from simulated_rule import Rule
 from swept import swept
 from training_simulator import TABLE, TRAINED, Fault, Setup, Simulation, observe
@@ -166,6 +167,41 @@ def test_what_one_device_adds_once_is_in_the_sum_n_times(added, code):
     assert set(finding.variables) == set(added)
     assert finding.ratio == 3
     assert "N = 3 times" in finding.explanation
+
+
+@pytest.mark.parametrize("times", [1.0, 1 / 64], ids=["plain", "scaled"])
+@pytest.mark.parametrize("replicas", [2, *swept(3)])
+def test_a_decay_under_a_loss_scale_is_a_decay(replicas, times):
+    """One device adds it to a multiple of its gradient, and so does each replica."""
+    add = add_to_each({k: 0.05 * _START[k] for k in TRAINED})
+
+    def change(gradients):
+        return add({k: scale(v, times) for k, v in gradients.items()})
+
+    evidence = observe(
+        Fault(reduce=lambda ls, step: [add_up([change(g) for g in ls])] * len(ls)),
+        replicas=replicas,
+        sparse=False,
+        alone=change,
+        steps=1,
+    )
+    (finding,) = judge(change_apart(evidence, change)).findings
+    assert finding.code == "weight-decay-repeated"
+    assert finding.ratio == replicas
+
+
+def test_a_clip_of_each_gradient_is_no_decay_under_a_loss_scale():
+    def change(gradients):
+        return {k: clip_norm(v, 0.05) for k, v in gradients.items()}
+
+    evidence = observe(
+        Fault(reduce=lambda ls, step: [add_up([change(g) for g in ls])] * len(ls)),
+        replicas=2,
+        sparse=False,
+        alone=change,
+    )
+    (finding,) = judge(change_apart(evidence, change)).findings
+    assert finding.code == "clip-before-reduction"
 
 
 def test_what_is_added_in_shares_passes():

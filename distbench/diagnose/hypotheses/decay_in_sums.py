@@ -28,7 +28,7 @@ class Addition:
     """What one device adds to its gradient, beside the gradients of the replicas.
 
     Attributes:
-        source: The wrong sum.
+        source: The wrong sum, and the addends without what is added to them.
         theta: The variable before the step, in the rows of the sum; None if not known.
         added: What is added to it once.
     """
@@ -39,7 +39,52 @@ class Addition:
 
 
 def find_additions(context: Context) -> list[Addition]:
-    """What one device adds to each gradient; empty if it is not known of all."""
+    """What one device adds to each gradient; empty if it is not known of all.
+
+    It may do so to a multiple of what its tape gave, as under a loss scale: that is
+    seen by what it makes of each replica's own gradient.
+    """
+    plain = _find_plain_additions(context)
+    if not _are_decays(context, plain):
+        multiplied = _find_additions_to_multiples(context)
+        if _are_decays(context, multiplied):
+            return multiplied
+    return plain
+
+
+def _are_decays(context: Context, additions: Sequence[Addition]) -> bool:
+    """Whether all that is added is a decay, told by more than two numbers."""
+    added = [one for one in additions if is_any(context, one)]
+    return any(one.added.size >= _ENOUGH for one in added) and all(
+        is_decay(context, [one]) for one in added
+    )
+
+
+def _find_additions_to_multiples(context: Context) -> list[Addition]:
+    """What one device adds to something that is linear in each gradient.
+
+    Of f(g) = L g + d, Σ f(g_r) - f(Σ g_r) = (N - 1) d, whatever L is.
+    """
+    found = []
+    for source in list_known(context):
+        changed = context.find_changed(source.case)
+        if len(changed) != context.replicas or context.replicas == 1:
+            return []
+        more = np.sum(changed, axis=0) - source.case.expected
+        added = np.asarray(more / (context.replicas - 1))
+        terms = tuple(np.asarray(value - added) for value in changed)
+        found.append(
+            Addition(
+                source=replace(source, terms=terms),
+                theta=find_theta(context, source.case),
+                added=added,
+            )
+        )
+    return found
+
+
+def _find_plain_additions(context: Context) -> list[Addition]:
+    """What one device adds to each gradient that its tape gave."""
     found = []
     for source in list_known(context):
         case = source.case
