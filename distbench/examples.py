@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,12 +20,37 @@ class Examples:
         is_whole: Whether all read to the end of the epoch.
         apart: Whether those who read train by themselves, as the workers of parameter
             servers do: then each may read an epoch of its own.
+        counterparts: What one device read in the place of what it never read: one for
+            each way in which that is found, the surest first; none if it read all.
+        own_left_out: Whether the first steps come to the same with these.
     """
 
     expected: tuple[tuple[str, ...], ...]
     seen: tuple[tuple[tuple[str, ...], ...], ...]
     is_whole: bool
     apart: bool = False
+    counterparts: tuple[tuple[Counterpart, ...], ...] = ()
+    own_left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Counterpart:
+    """Some examples of a reader, and in the same order those in their place.
+
+    Attributes:
+        reader: Its replica, or worker, by number.
+        batches: How many batches the examples are of.
+        asked: For how many examples of the reader one was looked for.
+        seen: By the name of an array of a batch, what the reader read: [examples,
+            columns], numbers or text.
+        due: The same of one device.
+    """
+
+    reader: int
+    batches: int
+    asked: int
+    seen: Mapping[str, npt.NDArray[Any]]
+    due: Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

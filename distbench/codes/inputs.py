@@ -43,17 +43,22 @@ CODES = (
             "micro-batches of n // k leave over, the last one, all after a cap, or the "
             "half that is of another domain: a shard has other places than the global "
             "batch, so other examples have a gradient, or that of a variable, than on "
-            "one device."
+            "one device. Or a pipeline makes others of them, by a rule of its own, as "
+            "by a vocabulary or a mean of its shard or by the worker's number: each "
+            "replica then trains on what one device never has."
         ),
         mathematics=(
             "expected: Σ_r n_r = G, and the examples with a gradient are those that "
             "have one on one device\n"
-            "observed: Σ_r n_r < G, or others have"
+            "observed: Σ_r n_r < G, or others have, or f_r(x) in the place of f(x)"
         ),
         wrong="dataset.shard(num_workers + 1, worker_index)",
         right="dataset.shard(context.num_input_pipelines, context.input_pipeline_id)",
         confirm="Sum the replicas' example counts over one epoch.",
-        fix="Count the examples; avoid drop_remainder, or account for what it drops.",
+        fix=(
+            "Count the examples; avoid drop_remainder, or account for what it drops. "
+            "Take statistics and vocabularies of all, before shard."
+        ),
     ),
     Code(
         name="randomness-shared",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from distbench.codes import find_code
+from distbench.compare.own_laws import Law
+from distbench.diagnose.own_data import OwnData, find_own_data
 from distbench.examples import Examples
 from distbench.verdict import Finding
 
@@ -26,6 +28,7 @@ def count_examples(examples: Examples | None) -> Iterator[Finding]:
     """
     if examples is None:
         return
+    yield from _tell_own_data(examples)
     if not examples.is_whole:
         yield from _compare_replicas(examples)
         return
@@ -34,6 +37,12 @@ def count_examples(examples: Examples | None) -> Iterator[Finding]:
     if examples.apart:
         count = min(count, _count_epoch(examples, readers), key=_Count.count_wrong)
     yield from _tell(count, readers, apart=examples.apart)
+
+
+_RULES: dict[Law, str] = {
+    "linear": "linear function of each column",
+    "renamed": "function of each value or row",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +116,46 @@ def _tell(
         )
 
 
+def _tell_own_data(examples: Examples) -> Iterator[Finding]:
+    """Of what readers make of the examples, each by a rule of its own."""
+    found = find_own_data(examples)
+    if not found:
+        return
+    once = {e for batch in examples.expected for e in batch}
+    readers = tuple(sorted({reader for own in found for reader in own.readers}))
+    read = [e for reader in readers for batch in examples.seen[reader] for e in batch]
+    others = sum(e not in once for e in read)
+    arrays = " and ".join(map(_describe_own, found))
+    yield _make_finding(
+        "examples-missed",
+        others,
+        len(read),
+        1.0,
+        readers,
+        f"of {len(read)} examples that reach them one device has "
+        f"{len(read) - others}. {arrays}, and another rule holds for others: it is "
+        "made of the own shard, or by the worker's number",
+        apart=examples.apart,
+        advice="Take statistics, vocabularies and weights of the whole data set, "
+        "before shard, and make nothing of the worker's number but its share.",
+    )
+
+
+def _describe_own(own: OwnData) -> str:
+    times = " and ".join(f"{factor:.4g}" for factor in own.factors)
+    made = f"times {times}" if times else f"by a {_RULES[own.law]}"
+    return f"'{own.name}' is that of one device {made}"
+
+
 def _compare_replicas(examples: Examples) -> Iterator[Finding]:
     """Of an endless data set: whether all replicas read the same, or all read less."""
     expected = Counter(e for batch in examples.expected for e in batch)
     seen = Counter(e for own in examples.seen for batch in own for e in batch)
     # What was read at least twice has come round: nothing else is to come.
     if expected and seen and min(*expected.values(), *seen.values()) > 1:
-        lost = len(set(expected) - set(seen))
-        if lost:
+        # As of an epoch, what one device never saw takes the place of what is missed.
+        lost = len(set(expected) - set(seen)) - len(set(seen) - set(expected))
+        if lost > 0:
             yield _make_finding(
                 "examples-missed",
                 lost,
@@ -186,6 +227,7 @@ def _make_finding(
     words: str,
     *,
     apart: bool = False,
+    advice: str = "",
 ) -> Finding:
     kind = "workers" if apart else "replicas"
     who = f"{kind} {', '.join(map(str, replicas))}: " if replicas else ""
@@ -200,7 +242,8 @@ def _make_finding(
         bound=0.0,
         explanation=(
             f"Input pipeline, {who}{words} ({code}; ratio {ratio:.6g}, counted by "
-            f"content, against one device). {find_code(code).advise(alone=apart)}"
+            f"content, against one device). "
+            f"{advice or find_code(code).advise(alone=apart)}"
         ),
         confidence=1.0,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from distbench.diagnose.own_data import are_known, find_own_data
 from distbench.examples import Examples
 
 _UNEVEN = 1.25
@@ -12,10 +13,37 @@ _UNEVEN = 1.25
 
 def describe_pipeline(examples: Examples | None) -> tuple[str, ...]:
     """Notes about how much the replicas read; none where each trains by itself."""
-    if examples is None or examples.apart:
+    if examples is None:
         return ()
-    notes = (_note_sizes(examples), _note_rounds(examples), _note_others(examples))
+    # What is told of examples, or makes no difference, is not told once more.
+    is_told = bool(find_own_data(examples)) or are_known(examples)
+    notes = [] if is_told else [_note_unlike(examples)]
+    if not examples.apart:
+        notes += [_note_sizes(examples), _note_rounds(examples)]
+        notes += [] if is_told else [_note_others(examples)]
     return tuple(filter(None, notes))
+
+
+def _note_unlike(examples: Examples) -> str:
+    """Whether replicas read other examples in the place of those of one device.
+
+    As where they are drawn: how often each comes is not counted then.
+    """
+    due = Counter(e for batch in examples.expected for e in batch)
+    is_all = examples.is_whole or min(due.values(), default=0) > 1
+    read = {e for own in examples.seen for batch in own for e in batch}
+    lost, new = len(due.keys() - read), len(read - due.keys())
+    if not is_all or not _are_many(examples, new):
+        return ""
+    if lost <= _find_batch(examples) and not examples.apart:
+        return ""
+    return (
+        f"note: of {len(read)} examples that the replicas read, one device has "
+        f"{len(read & due.keys())} in its epoch of {len(due)}, so it is not known "
+        "whether each comes once. That is right where each pass draws them, or where "
+        "they follow from their batch; what follows from the own shard or the worker's "
+        "number, as a statistic or a seed that is alike on all, is not"
+    )
 
 
 def _note_sizes(examples: Examples) -> str:
@@ -61,11 +89,25 @@ def _note_others(examples: Examples) -> str:
         return ""
     due = {e for batch in examples.expected for e in batch}
     read = {e for own in examples.seen for batch in own for e in batch}
-    remainder = max((len(batch) for batch in examples.expected), default=0)
-    if len(due - read) > remainder or len(read - due) <= remainder or not due & read:
+    lost, new = len(due - read), len(read - due)
+    if lost > _find_batch(examples) or not _are_many(examples, new) or not due & read:
         return ""
     return (
         f"note: of {len(read)} examples that the replicas read, one device reads "
         f"{len(read & due)} in an epoch, of {len(due)}: a pipeline's part of the data "
-        "is shard(input_context.num_input_pipelines, input_context.input_pipeline_id)"
+        "is shard(input_context.num_input_pipelines, input_context.input_pipeline_id), "
+        "and take() of so many examples comes before that"
     )
+
+
+def _find_batch(examples: Examples) -> int:
+    """Examples of the largest batch of one device."""
+    return max((len(batch) for batch in examples.expected), default=0)
+
+
+def _are_many(examples: Examples, count: int) -> bool:
+    """Whether these are more than a remainder, which fills no batch.
+
+    A batch that is the only one is a remainder as well.
+    """
+    return count >= _find_batch(examples) + (len(examples.expected) < 2)

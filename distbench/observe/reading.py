@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from distbench.evidence import Evidence, Fed, Inside, Measure, Tier, Traits
-from distbench.examples import Counted, Examples
+from distbench.examples import Counted, Counterpart, Examples
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
@@ -43,7 +45,11 @@ def read_evidence(
     reference = Path(payload["reference"])
     examples = None
     if scenario.workload == PIPELINE:
-        examples = _read_examples(folder, tasks, apart=scenario.spec.kind == "ps")
+        apart = scenario.spec.kind == "ps"
+        examples = replace(
+            _read_examples(folder, tasks, apart=apart),
+            own_left_out=answer["leaves_out_own_data"],
+        )
     parts = [read_trace(folder, f"observed-{tier}-{task}") for task in tasks]
     replied = replies["tiers"][tier]
 
@@ -187,4 +193,34 @@ def _read_examples(folder: Path, tasks: Sequence[str], *, apart: bool) -> Exampl
         ),
         is_whole=all(part["is_whole"] for part in (one, *parts)),
         apart=apart,
+        counterparts=_read_counterparts(folder / "counterparts.npz"),
     )
+
+
+def _read_counterparts(path: Path) -> tuple[tuple[Counterpart, ...], ...]:
+    """What one device wrote of examples that it does not have as they are, if any."""
+    if not path.exists():
+        return ()
+    found: dict[str, list[Counterpart]] = {}
+    with np.load(path) as arrays:
+        names = [f"batch/{name}" if name else "batch" for name in arrays["names"]]
+        for key in arrays.files:
+            place, _, kind = key.rpartition(".")
+            if kind != "batches":
+                continue
+            way, reader = place.split(".")
+            both = {
+                side: {
+                    name: arrays[f"{place}.{leaf}.{side}"]
+                    for leaf, name in enumerate(names)
+                }
+                for side in ("seen", "due")
+            }
+            counterpart = Counterpart(
+                reader=int(reader),
+                batches=len({*arrays[key].tolist()}),
+                asked=int(arrays[f"{place}.asked"]),
+                **both,
+            )
+            found.setdefault(way, []).append(counterpart)
+    return tuple(map(tuple, found.values()))

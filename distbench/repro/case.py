@@ -53,6 +53,11 @@ class Case:
         return self.outcome is None and self.finding.code in _COUNTED
 
     @property
+    def has_other_examples(self) -> bool:
+        """Whether it is that replicas read what one device does not have as it is."""
+        return self.finding.code == "examples-missed" and bool(self.finding.replicas)
+
+    @property
     def raises(self) -> bool:
         """Whether what is wrong is that the cluster raises."""
         return self.outcome is None and not self.counts_examples

@@ -44,7 +44,7 @@ _ONE, _MANY, _ONE_OF_CLUSTER, _BEFORE = (
     "batches = read(strategy)\nmany = train(strategy, batches)\n",
 )
 
-COUNT = Template("""\
+_COUNT = Template("""\
 once, seen = (collections.Counter(sum(batches, [])) for batches in (one, many))
 if max(len(one), len(many)) < $most:  # both came to the end of the epoch
     again = sum((seen - once)[example] for example in once)
@@ -52,13 +52,19 @@ if max(len(one), len(many)) < $most:  # both came to the end of the epoch
     never = max(0, (once - seen).total() - new)
 else:  # there is no end: do all replicas read the same, or do all read less?
     n, come_round = len(CUTS), min(*once.values(), *seen.values()) > 1
+    new = len(set(seen) - set(once))
     again = len(sum(many, [])) * all(b[:len(b) // n] * n == b for b in many)
-    never = come_round * len(set(once) - set(seen))
+    never = come_round * max(0, len(set(once) - set(seen)) - new)
 first or print(f"one device reads {once.total()} examples, the cluster {seen.total()}: "
-               f"{again} come again, {never} never come", flush=True)
-os._exit(scratch.cleanup() or again + never > 0)
-""").substitute(most=_MOST_BATCHES)
-"""Holds the examples of `one` against those of `many`, and ends the script."""
+               f"{again} come again, {never} never come, {new} are others", flush=True)
+os._exit(scratch.cleanup() or $wrong > 0)
+""")
+
+
+def write_count(case: Case) -> str:
+    """What holds the examples of `one` against those of `many`, and ends the script."""
+    wrong = "again + never + new" if case.has_other_examples else "again + never"
+    return _COUNT.substitute(most=_MOST_BATCHES, wrong=wrong)
 
 
 def write_pipeline(case: Case) -> tuple[str, str, str]:

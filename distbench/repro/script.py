@@ -13,7 +13,7 @@ from distbench.errors import BadInputError
 from distbench.gpus import VISIBLE
 from distbench.repro.case import Case
 from distbench.repro.clusters import write_cluster, write_partitioner
-from distbench.repro.pipelines import COUNT, write_pipeline
+from distbench.repro.pipelines import write_count, write_pipeline
 from distbench.repro.subjects import write_import, write_slices, write_subject
 from distbench.scenario.choices import PIPELINE
 from distbench.verdict import Outcome
@@ -98,7 +98,7 @@ def write_script(case: Case, environment: Mapping[str, Any]) -> str:
         more = ", coordinator" if case.spec.kind == "ps" else ""
         trained = f"many = train(strategy, CUTS{more})\n"
     if case.counts_examples:
-        told_by = trained + COUNT
+        told_by = trained + write_count(case)
     elif outcome is None:
         told_by = _RAISES.substitute(trained=indent(trained, "    "))
     else:

@@ -163,6 +163,41 @@ class EndlesslyOneTooMany(OneShardTooMany):
         return super().dataset_fn(context).repeat()
 
 
+class ScaledByPipeline(Sharded):
+    """Targets are multiplied by the pipeline's number and one."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        times = 1.0 + context.input_pipeline_id
+        return super().dataset_fn(context).map(lambda x, y: (x, times * y))
+
+
+class EndlesslyScaledByPipeline(ScaledByPipeline):
+    """The same without an end."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        return super().dataset_fn(context).repeat()
+
+
+class NoisyByPlace(Sharded):
+    """Noise by an example's number in its shard: on all workers the same."""
+
+    def order(self, examples: Any, context: Any) -> Any:
+        import tensorflow as tf
+
+        def draw(place: Any, example: Any) -> Any:
+            x, y = example
+            return x + tf.random.stateless_normal(x.shape, tf.stack([place, 0])), y
+
+        return super().order(examples, context).enumerate().map(draw)
+
+
+class TakenAfterShard(Sharded):
+    """Two thirds of the examples, of those of each pipeline."""
+
+    def order(self, examples: Any, context: Any) -> Any:
+        return super().order(examples, context).take(EXAMPLES * 2 // 3)
+
+
 class WholeBatchesForAll(Sharded):
     """Every pipeline makes batches of the global size."""
 

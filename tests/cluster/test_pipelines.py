@@ -77,6 +77,20 @@ def test_examples_that_come_twice_or_never_are_counted(
 
 
 @pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("ScaledByPipeline", 2),
+        pytest.param("ScaledByPipeline", 1, marks=LONG),
+        pytest.param("EndlesslyScaledByPipeline", 2, marks=LONG),
+    ],
+)
+def test_what_a_pipeline_makes_of_its_examples_is_told(name: str, steps: int) -> None:
+    (found,) = _check(name, "mwms:2", steps=steps, tier="bounded").findings
+    assert (found.code, found.replicas) == ("examples-missed", (1,)), found
+    assert "'batch/1' is that of one device times 2" in found.explanation
+
+
+@pytest.mark.parametrize(
     ("name", "code"),
     [
         ("RemainderOfMeans", "mean-of-means"),
@@ -207,6 +221,8 @@ def test_shapes_that_are_no_global_batch_are_told_of_the_pipeline() -> None:
     [
         ("WholeBatchesForAll", "together read 16 examples, where one device reads 8"),
         ("EndlessUnevenParts", "each of the former counts 2 "),
+        ("NoisyByPlace", "so it is not known whether each comes once"),
+        ("TakenAfterShard", "one device reads 16 in an epoch, of 16"),
     ],
 )
 def test_what_may_be_meant_is_noted(name: str, note: str) -> None:

@@ -14,24 +14,27 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right", "again", "never"),
+    ("wrong", "right", "again", "never", "others"),
     [
-        ("NotSharded", "Sharded", 24, 0),
-        ("SwitchedOff", "Distributed", 24, 0),
-        ("OneShardTooMany", "Shuffled", 0, 8),
-        ("EndlesslyNotSharded", "Endless", 4096, 0),
-        ("EndlesslyOneTooMany", "Endless", 0, 8),
+        ("NotSharded", "Sharded", 24, 0, 0),
+        ("SwitchedOff", "Distributed", 24, 0, 0),
+        ("OneShardTooMany", "Shuffled", 0, 8, 0),
+        ("EndlesslyNotSharded", "Endless", 4096, 0, 0),
+        ("EndlesslyOneTooMany", "Endless", 0, 8, 0),
+        ("ScaledByPipeline", "Sharded", 0, 0, 12),
+        ("EndlesslyScaledByPipeline", "Endless", 0, 0, 12),
     ],
 )
-def test_examples_are_counted_again(wrong, right, again, never, tmp_path):
+def test_examples_are_counted_again(wrong, right, again, never, others, tmp_path):
     verdict = distbench.check(f"{FOLDER}/pipelines.py:{wrong}", "mwms:2", steps=2)
     code, printed, errors = run_script(verdict, tmp_path)
     assert code == 1, printed + errors
-    assert f": {again} come again, {never} never come\n" in printed
+    counts = f": {again} come again, {never} never come, {others} are others\n"
+    assert counts in printed
     other = name_other(verdict, f"{FOLDER}/pipelines.py:{right}")
     code, printed, errors = run_script(other, tmp_path)
     assert code == 0, printed + errors
-    assert ": 0 come again, 0 never come\n" in printed
+    assert ": 0 come again, 0 never come, 0 are others\n" in printed
 
 
 def test_a_pipeline_that_only_the_cluster_cannot_read_is_shown(tmp_path):

@@ -197,9 +197,18 @@ def test_examples_of_which_each_pass_draws_some_are_no_other_part() -> None:
     assert not any("num_input_pipelines" in note for note in describe_pipeline(whole))
 
 
-def test_examples_that_each_pass_draws_are_no_other_part() -> None:
+@pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
+def test_examples_that_one_device_does_not_have_cannot_be_counted(apart: bool) -> None:
     drawn = ((("u", "v"), ("w", "x")), (("y",), ("z",)))
-    assert not describe_pipeline(Examples(expected=EPOCH, seen=drawn, is_whole=True))
+    whole = Examples(expected=EPOCH, seen=drawn, is_whole=True, apart=apart)
+    assert not list(count_examples(whole))
+    (note,) = describe_pipeline(whole)
+    assert "of 6 examples that the replicas read, one device has 0 in its" in note
+
+
+def test_of_a_part_of_an_epoch_no_example_is_unlike() -> None:
+    drawn = ((("u", "v"), ("w", "x")), (("y",), ("z",)))
+    assert not describe_pipeline(Examples(expected=EPOCH, seen=drawn, is_whole=False))
 
 
 def go_round(*share: str, times: int = 3) -> tuple[tuple[str, ...], ...]:

@@ -27,6 +27,7 @@ from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import Late, find_late
 from distbench.worker.one_device.looked_into import look_inside
 from distbench.worker.one_device.odd_terms import split_odd
+from distbench.worker.one_device.own_data import leaves_out_own_data
 from distbench.worker.one_device.placed import find_placed
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.reference import Reference
@@ -65,7 +66,7 @@ class ReferenceJobs:
         folder = Path(payload["reference"])
         session = self._task.make_session(payload, scenario)
         session.shelf = Shelf(folder)
-        self._task.read_data(session, payload, scenario, "one")
+        self._task.read_data(session, payload, scenario, "one", payload["tasks"])
         self._task.take_data(session, payload, scenario)
         self._task.report_progress(phase="first step")
         reference = Reference(session, scenario, payload["replicas"])
@@ -132,6 +133,7 @@ class ReferenceJobs:
         goes_on = reference.scenario.may_go_on
         limits = goes_on and limits_larger(reference, recorded)
         guards = goes_on and leaves_out_overflow(reference, recorded)
+        own_left_out = leaves_out_own_data(reference, tier)
         probes = dict(Probes(reference, recorded).record(tier))
         probes.update(split_odd(reference, tier, recorded, probes))
         counted = find_counted(reference, tier, recorded, copying) or find_placed(
@@ -163,6 +165,7 @@ class ReferenceJobs:
             "limits": limits,
             "unlimited": unlimited,
             "guards": guards,
+            "leaves_out_own_data": own_left_out,
             "counted": None if counted is None else asdict(counted),
             "late": dict(late.first),
             "late_steps": late.steps,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -167,8 +167,12 @@ class Task:
         payload: Mapping[str, Any],
         scenario: Scenario,
         name: str,
+        others: Sequence[str] = (),
     ) -> None:
-        """Read the input pipeline of a subject that has one, as one of its tasks."""
+        """Read the input pipeline of a subject that has one, as one of its tasks.
+
+        See `Program.read_data` for `others`.
+        """
         # In a job of the user's no seed makes the processes alike, unless theirs does.
         number = payload["tasks"].index(name) + 1 if name in payload["tasks"] else 0
         draws = draw_apart(scenario.seed, number)
@@ -176,7 +180,11 @@ class Task:
             draws = draw_apart_by_worker(scenario.seed)
         with session.guard("data"), draws:
             session.program.read_data(
-                session.strategy, Path(payload["folder"]), name, scenario.batches
+                session.strategy,
+                Path(payload["folder"]),
+                name,
+                scenario.batches,
+                others=others,
             )
 
     def take_data(

@@ -133,7 +133,12 @@ class Program:
         raise NotImplementedError
 
     def read_data(
-        self, strategy: tf.distribute.Strategy, folder: Path, name: str, steps: int
+        self,
+        strategy: tf.distribute.Strategy,
+        folder: Path,
+        name: str,
+        steps: int,
+        others: Sequence[str] = (),
     ) -> None:
         """Read an input pipeline, where the program brings one.
 
@@ -142,10 +147,19 @@ class Program:
             folder: Where what was read is written to.
             name: Of the task that reads.
             steps: How many batches are needed.
+            others: Names of the tasks that have read before, of whose examples one
+                device looks for those that stand in the place of its own.
         """
 
     def take_data(self, folder: Path, names: Sequence[str], steps: int) -> None:
         """Train on what the tasks of a cluster read, where the program has to."""
+
+    def exchange_data(self, step: int) -> Any | None:  # noqa: ARG002  # none by default
+        """The batch of a step with what one device reads in the place of what it lacks.
+
+        None where one device has all that the tasks of a cluster read.
+        """
+        return None
 
     def count_left_out(self, step: int) -> int:  # noqa: ARG002  # nothing by default
         """Examples of a batch that no replica gets, so that shards are even."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,9 @@ from distbench.worker.subjects.unsharded import leave_unsharded
 
 _MOST_BATCHES = 512
 """Batches of an epoch that are read at most; what is longer is not counted."""
+_BATCHES = 3
+"""Batches of each replica that are kept at least: in how far its examples follow from
+their batch shows in several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,15 +96,30 @@ class _Kept:
         return self._found | self._last if is_whole else self._found
 
 
-def read_epoch(batches: Any, strategy: tf.distribute.Strategy, steps: int) -> Epoch:
-    """Read a data set, distributed or not, to its end or as far as is counted."""
-    kept = _Kept(steps)
+def read_epoch(
+    batches: Any,
+    strategy: tf.distribute.Strategy,
+    steps: int,
+    look: Callable[[Any, Sequence[str]], None] | None = None,
+) -> Epoch:
+    """Read a data set, distributed or not, to its end or as far as is counted.
+
+    Args:
+        batches: The data set.
+        strategy: Under which it is read.
+        steps: How many steps will be taken.
+        look: Is shown each batch of a replica, and the digests of its examples.
+    """
+    kept = _Kept(max(steps, _BATCHES))
     rows: list[list[tuple[str, ...]]] = []
     for batch in batches:
         local = strategy.experimental_local_results(batch)
         parts = tuple(tf.nest.map_structure(np.asarray, part) for part in local)
         kept.take(parts)
         rows.append(list(map(_digest_examples, parts)))
+        if look is not None:
+            for part, digests in zip(parts, rows[-1], strict=True):
+                look(part, digests)
         if len(rows) == _MOST_BATCHES:
             break
     is_whole = len(rows) < _MOST_BATCHES
@@ -130,13 +148,14 @@ def read_worker_epochs(
         coordinator.create_per_worker_dataset(lambda: _distribute(subject, strategy))
     )
     read = tf.function(lambda iterator: next(iterator))
-    kept = _Kept(steps)
+    kept: _Kept | None = None
     seen: list[list[tuple[str, ...]]] = []
     is_whole = False
     for _ in range(_MOST_BATCHES):
         # No step can ask for its worker; what is made on each of them can.
         made = coordinator._create_per_worker_resources(read, args=(batches,))
         seen = seen or [[] for _ in made._values]
+        kept = kept or _Kept(max(steps, _BATCHES * len(seen)))
         turn = []
         for own, remote in zip(seen, made._values, strict=True):
             with suppress(tf.errors.OutOfRangeError):
@@ -148,7 +167,8 @@ def read_worker_epochs(
         # Whoever has come to its end takes no more turns, and nobody without it.
         for batch in turn if len(turn) == len(seen) else ():
             kept.take((batch,))
-    return Epoch(batches=kept.list_all(is_whole=is_whole), seen=seen, is_whole=is_whole)
+    batches_kept = {} if kept is None else kept.list_all(is_whole=is_whole)
+    return Epoch(batches=batches_kept, seen=seen, is_whole=is_whole)
 
 
 def _digest_examples(batch: Any) -> tuple[str, ...]:
@@ -193,10 +213,9 @@ def read_batches(
     by_place: dict[int, list[list[Any]]] = {}
     readers: Counter[int] = Counter()
     for name in names:
-        with np.load(folder / f"batches-{name}.npz") as arrays:
-            for place, parts in _group(arrays).items():
-                by_place.setdefault(place, []).extend(parts)
-                readers[place] += 1
+        for place, parts in read_parts(folder, name).items():
+            by_place.setdefault(place, []).extend(parts)
+            readers[place] += 1
     found = [
         GlobalBatch(
             place=place,
@@ -230,12 +249,18 @@ def _join(place: int, parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def _group(arrays: Any) -> dict[int, list[list[Any]]]:
-    """Arrays by step, replica of the task and place in the nest."""
+def read_parts(folder: Path, name: str) -> dict[int, list[list[Any]]]:
+    """What `write_epoch` left of a task: arrays by step, replica and place in the nest.
+
+    Args:
+        folder: Where it left it.
+        name: Of the task.
+    """
     found: dict[int, dict[int, dict[int, Any]]] = {}
-    for key in arrays.files:
-        step, replica, number = map(int, key.split("."))
-        found.setdefault(step, {}).setdefault(replica, {})[number] = arrays[key]
+    with np.load(folder / f"batches-{name}.npz") as arrays:
+        for key in arrays.files:
+            step, replica, number = map(int, key.split("."))
+            found.setdefault(step, {}).setdefault(replica, {})[number] = arrays[key]
     return {
         step: [
             [leaves[n] for n in sorted(leaves)] for _, leaves in sorted(parts.items())

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from distbench.errors import BadInputError, ShortEpochError
 from distbench.scenario import Scenario
+from distbench.worker.subjects.counterparts import Counterparts
 from distbench.worker.subjects.pipeline import (
     GlobalBatch,
     iterate,
@@ -29,13 +30,24 @@ class PipelineProgram(UserProgram):
         super().__init__(subject)
         self._like: Any = None
         self._given: tuple[GlobalBatch, ...] = ()
+        self._counterparts: Counterparts | None = None
 
     def read_data(
-        self, strategy: tf.distribute.Strategy, folder: Path, name: str, steps: int
+        self,
+        strategy: tf.distribute.Strategy,
+        folder: Path,
+        name: str,
+        steps: int,
+        others: Sequence[str] = (),
     ) -> None:
         """See `Program`."""
         if isinstance(strategy, tf.distribute.ParameterServerStrategy):
             epoch = read_worker_epochs(self._subject, strategy, steps)
+        elif others:
+            self._counterparts = Counterparts(folder, others)
+            batches = iterate(self._subject, strategy)
+            epoch = read_epoch(batches, strategy, steps, self._counterparts.take)
+            self._counterparts.write(folder)
         else:
             epoch = read_epoch(iterate(self._subject, strategy), strategy, steps)
         if epoch.batches:
@@ -63,6 +75,13 @@ class PipelineProgram(UserProgram):
                 where one device has a batch for the step.
         """
         return self._find(step).batch
+
+    def exchange_data(self, step: int) -> Any | None:
+        """See `Program`."""
+        if self._counterparts is None:
+            return None
+        given = self._find(step)
+        return self._counterparts.exchange(given.place, given.batch)
 
     def split(
         self,
