@@ -74,6 +74,9 @@ class Fed:
         resumed: Loss and local gradients of the reference's shards in steps that update
             several times, where each update takes what the cluster reduced: a later
             gradient follows from the updates before it. None of other steps.
+        held: Each step of the global batch in which state that no gradient trains is
+            assigned what the replicas hold of it, as a note has it by paths (`held`):
+            loss and local gradients. None where that state is what one device has.
     """
 
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
@@ -90,6 +93,7 @@ class Fed:
     op_by_op: Trace | None = None
     formed: tuple[Trace, ...] = ()
     resumed: Trace | None = None
+    held: Trace | None = None
 
     def change_traces(self, change: Callable[[Trace], Trace]) -> Fed:
         """Return a copy whose traces went through `change`; `op_by_op` has one step."""
@@ -108,6 +112,7 @@ class Fed:
             due=None if self.due is None else change(self.due),
             formed=tuple(map(change, self.formed)),
             resumed=None if self.resumed is None else change(self.resumed),
+            held=None if self.held is None else change(self.held),
         )
 
 

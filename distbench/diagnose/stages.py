@@ -12,6 +12,7 @@ from distbench.diagnose.kept_late import leave_out_keepers
 from distbench.diagnose.late_copies import tell_late_copies
 from distbench.diagnose.led import leave_out_led
 from distbench.diagnose.links import Chain
+from distbench.diagnose.misled import leave_out_misled_losses
 from distbench.diagnose.multiplied import move_multiplied
 from distbench.diagnose.of_losses import leave_out_of_losses
 from distbench.diagnose.overflowed import leave_out_decided
@@ -57,6 +58,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings = tell_own_copies(evidence, later, findings)
     findings = leave_out_led_losses(evidence, findings)
     findings = leave_out_led(evidence, later, findings)
+    findings = leave_out_misled_losses(evidence, later, findings)
     findings = leave_out_of_losses(evidence, later, findings)
     findings = tell_unled(evidence, chain, findings)
     findings = tell_late_copies(evidence, chain, findings)

@@ -96,6 +96,7 @@ def read_evidence(
             op_by_op=read_any("op_by_op"),
             formed=read_all("formed"),
             resumed=read_any("resumed"),
+            held=read_any("held"),
         ),
         measure=Measure(shards_known=answer["shards_known"]),
         subject=Traits(

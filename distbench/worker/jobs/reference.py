@@ -23,6 +23,7 @@ from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.formed import feed_formed
 from distbench.worker.one_device.guards import leaves_out_overflow
+from distbench.worker.one_device.held_state import hold_state
 from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import Late, find_late
 from distbench.worker.one_device.looked_into import look_inside
@@ -260,6 +261,7 @@ class ReferenceJobs:
             "formed": formed,
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),
+            "held": [hold_state(reference, tier, observed, recorded)],
             "terms": split_loss(feeder, tier, observed, recorded),
         }
         for name, found in traces.items():
