@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from distbench.compare.comparison import Comparison
+from distbench.compare.ratio import are_same_factors
 from distbench.compare.totals import list_in_full
 from distbench.compare.values import densify
 from distbench.details import Compared
@@ -240,11 +241,27 @@ def note_start(evidence: Evidence) -> str:
     )
 
 
-def note_forgiven(chain: Chain) -> str:
-    """Names the first deviation that makes no difference in the end."""
-    if not chain.forgiven:
+def note_forgiven(evidence: Evidence, chain: Chain) -> str:
+    """Names the first deviation that makes no difference in the end.
+
+    A program that says that its losses are averaged has N times the gradients, and
+    averages them.
+    """
+    n = float(evidence.observed.replicas)
+    is_mean = evidence.subject.loss_reduction == "mean"
+    meant = {"local_gradient": n, "reduced_gradient": 1 / n} if is_mean else {}
+
+    def is_meant(one: Comparison) -> bool:
+        factor = meant.get(one.phase)
+        if factor is None or one.ratio is None:
+            return False
+        return are_same_factors(one.ratio, factor)
+
+    forgiven = (link.comparison for link in chain.forgiven)
+    found = [one for one in forgiven if not is_meant(one)]
+    if not found:
         return ""
-    first = chain.forgiven[0].comparison
+    first = found[0]
     ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
     return (
         f"note: {first.phase} of '{first.variable}' deviates{ratio}, "

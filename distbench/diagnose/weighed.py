@@ -137,7 +137,7 @@ def _decide(
     texts = (
         reading.note,
         note_reduction(reading, comparisons),
-        note_forgiven(chain),
+        note_forgiven(reading.evidence, chain),
         note_start(reading.evidence),
         note_compiled(reading.evidence),
     )
