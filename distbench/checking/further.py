@@ -122,7 +122,7 @@ def _find_smaller(
     times = f"{1 / traits.unlimited:g} times smaller"
     return Further(
         unseen=f"{what}, so a sum that is divided or multiplied before that is not "
-        f"seen; it would be of gradients that are {times}",
+        f"seen here; gradients that are {times} would show it",
         scenario=_weigh(scenario, options, traits.unlimited),
         seen=f"{what}, so losses were {times} in another run",
     )

@@ -81,6 +81,11 @@ def _are_same(due: npt.NDArray[Any], seen: npt.NDArray[Any]) -> bool:
     if due.dtype.kind != "f" or seen.dtype.kind != "f":
         return bool(np.array_equal(due, seen))
     x, z = due.astype(np.float64), seen.astype(np.float64)
+    # What is missing, or is not finite, is so in both.
+    odd = ~(np.isfinite(x) & np.isfinite(z))
+    if not np.array_equal(x[odd], z[odd], equal_nan=True):
+        return False
+    x, z = np.where(odd, 0.0, x), np.where(odd, 0.0, z)
     return bool((np.abs(z - x) <= _allow(x, z, seen.dtype)).all())
 
 

@@ -74,9 +74,8 @@ def _pair_block(
             for count in counts
         )
         # What a metric shows of the largest values that it holds tells of them.
-        extreme = owner is None and holds_extremes(evidence, noise, changes)
         yield from _pair_total(
-            evidence, noise, changes, counted=counted, extreme=extreme
+            evidence, noise, changes, counted=counted, shown=owner is not None
         )
 
 
@@ -165,13 +164,15 @@ def is_extreme(
     )
 
 
-def holds_extremes(evidence: Evidence, noise: Noise, changes: Changes) -> bool:
-    """Whether copies that are read as their sum hold extremes of the own examples."""
-    if not changes.info.adds_up or change_alike(changes.shards):
-        return False
-    if _find_way(evidence, noise, changes) is not None:
-        return False
+def _holds_extremes(noise: Noise, changes: Changes) -> bool:
+    """Whether copies that are read as their sum hold extremes of the own examples.
+
+    Of flags the sum tells as well whether any is set.
+    """
     shards = changes.shards
+    is_flag = all(np.all((c.after == 0) | (c.after == 1)) for c in shards)
+    if not changes.info.adds_up or is_flag or change_alike(shards):
+        return False
     allowed = _find_noise(noise, changes) + _measure_rounding(changes, shards)
     return is_extreme(changes, shards, allowed)
 
@@ -187,7 +188,7 @@ def _pair_total(
     changes: Changes,
     *,
     counted: bool,
-    extreme: bool,
+    shown: bool,
 ) -> Iterator[Pair]:
     """What the replicas add, as a sum or as a mean, against the global batch's.
 
@@ -197,15 +198,14 @@ def _pair_total(
         changes: What the step does to each copy.
         counted: Whether a count of updates stands beside it. Fed with N times its share
             by every replica, as tutorials do it, a mean divides by that count.
-        extreme: Whether each copy holds an extreme of its own examples, and they are
-            read as their sum.
+        shown: Whether a metric has it, and shows something of it.
     """
     found = _find_way(evidence, noise, changes)
     is_value = changes.info.is_mean_of_copies
     if found is None and is_value and "variable" in evidence.measure.known:
         # Each copy may go its own way; what they are read as has to be one device's.
         found = "each", np.zeros_like(changes.whole.change)
-    if found is None and extreme:
+    if found is None and not shown and _holds_extremes(noise, changes):
         found, counted = ("sum", np.zeros_like(changes.whole.change)), False
     if found is None or _follows_others(evidence, changes):
         return

@@ -96,7 +96,21 @@ def _differ(readers: Sequence[Counterpart], name: str) -> bool:
 
 
 def _join(parts: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: _stack([part[name] for part in parts]) for name in parts[0]}
+
+
+def _stack(parts: Sequence[Array]) -> Array:
+    """Arrays [examples, columns] one below the other, of which some have fewer columns.
+
+    Examples of some readers may all be shorter; in both arrays they are filled alike.
+    """
+    full = [
+        np.zeros((len(part), max(p.shape[1] for p in parts)), part.dtype)
+        for part in parts
+    ]
+    for array, part in zip(full, parts, strict=True):
+        array[:, : part.shape[1]] = part
+    return np.concatenate(full)
 
 
 def _find_by(way: Sequence[Counterpart]) -> Iterator[OwnData]:

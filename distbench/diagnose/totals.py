@@ -86,6 +86,8 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
         cases = list(part.cases)
         made, advice = _tell_made(context, cases)
         named = _name_sum(context, cases, made) if made else None
+        if named is not None and named[0] != "mean-instead-of-sum":
+            advice = ""
         (rest if named is None else found.setdefault((named, advice), [])).extend(cases)
     sums = tuple(
         Explained(

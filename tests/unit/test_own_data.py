@@ -65,6 +65,19 @@ def test_a_rule_of_each_pipeline_is_a_fault(examples: Examples, replicas) -> Non
     assert f"workers {', '.join(map(str, replicas))}:" in apart.explanation
 
 
+def test_readers_may_have_rows_of_other_lengths() -> None:
+    """Batches that are padded to their own longest example differ by reader."""
+    found = make(*STANDARD)
+    first, second = found.counterparts[0]
+    longer = replace(
+        second,
+        seen={**second.seen, "batch/x": np.pad(STANDARD[1], ((0, 0), (0, 2)))},
+        due={**second.due, "batch/x": np.pad(X[1], ((0, 0), (0, 2)))},
+    )
+    (own,) = find_own_data(replace(found, counterparts=((first, longer),)))
+    assert (own.name, own.readers) == ("batch/x", (0, 1))
+
+
 def test_a_factor_is_named() -> None:
     (found,) = count_examples(make(X[0], 2 * X[1]))
     assert "of one device times 2, and" in found.explanation

@@ -73,3 +73,10 @@ def test_what_classes_of_one_weight_become_is_led_by_the_class() -> None:
 def test_a_factor_is_all_that_there_is(seen, factor) -> None:
     found = find_factor(X, seen)
     assert found == pytest.approx(factor) if factor else found is None
+
+
+def test_what_is_missing_in_both_is_the_same() -> None:
+    holed = X.copy()
+    holed[2, 1], holed[5, 0] = np.nan, np.inf
+    assert find_law(holed, holed * np.float32(1 + 2e-7)) == "same"
+    assert find_law(X, holed) == "none"

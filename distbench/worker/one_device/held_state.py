@@ -18,6 +18,7 @@ from distbench.evidence import Tier
 from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Value
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
+from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.state.components import read_component, write_component
 from distbench.worker.state.values import are_equal, are_near
 
@@ -42,9 +43,11 @@ def hold_state(
         tier in which a step starts from what nobody knows.
     """
     session, program = reference.session, reference.session.program
-    held = _list_held(reference, observed, recorded)
     is_open = program.shards_known or program.is_compiled or reference.scenario.injected
-    if tier != "bounded" or is_open or observed.replicas == 1 or not held:
+    if tier != "bounded" or is_open or observed.replicas == 1:
+        return None
+    held = _list_held(reference, observed, recorded)
+    if not held:
         return None
     program.turn_to(tier)
     values = session.make_values()
@@ -126,6 +129,7 @@ def _replace_assigns(component: Any, given: Any) -> Iterator[None]:
         options.pop("delta", None)
         return assign(component, given.read_value(), **options)
 
+    hide_from_autograph(take)
     for name in _ASSIGNS:
         setattr(component, name, take)
     try:

@@ -22,7 +22,8 @@ def leaves_out_own_data(reference: Reference, tier: Tier) -> bool:
         tier: From whose states the steps start.
 
     Returns:
-        Whether all of these do that have other examples, and there is one.
+        Whether all of these do in which something was exchanged, and there is one: of
+        the first examples of a replica's batch, whatever one device has a counterpart.
     """
     found = False
     for step in range(reference.scenario.steps):

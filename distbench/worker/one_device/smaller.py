@@ -56,7 +56,10 @@ def find_unlimited(feeder: Feeder, tier: Tier, recorded: Trace) -> float:
         if not _are_multiples(handed, make_of(replicas), 1.0):
             return 0.0
         for part in _PARTS:
-            if _are_multiples(make_of(part), make_of(part * replicas), replicas):
+            small = make_of(part)
+            if not _are_there(small):
+                break  # what is left of them is 0, whatever their size
+            if _are_multiples(small, make_of(part * replicas), replicas):
                 return part
     return 0.0
 
@@ -83,6 +86,14 @@ def _multiply(given: Trace, factor: float) -> Trace:
 
 def _multiply_numbers(array: npt.NDArray[Any], factor: float) -> npt.NDArray[Any]:
     return (array.astype(np.float64) * factor).astype(array.dtype)
+
+
+def _are_there(trace: Trace) -> bool:
+    """Whether each step reduces something."""
+    there = {
+        key.step for key, value in trace.select(phase=_HANDED) if np.any(widen(value))
+    }
+    return there == set(range(trace.steps))
 
 
 def _are_multiples(trace: Trace, other: Trace, times: float) -> bool:

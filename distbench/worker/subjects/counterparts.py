@@ -28,7 +28,7 @@ _ROWS = 32
 _MOST = 8192
 """Examples of one device that are looked at: of endless ones all may be others."""
 _COLUMNS = 4096
-"""Numbers of an array of an example that are kept at most, evenly spread."""
+"""Numbers of an array of an example that are kept at most: the same of all readers."""
 _PLACES = ("own", "every", "block")
 """Where an example may be found by its place: as the same one of an epoch of its own,
 as one of every N-th, or of a share without a gap."""
@@ -82,6 +82,7 @@ class Counterparts:
         self._by_key = _map_keys(self._examples)
         self._by_place = self._map_places()
         self._found: dict[tuple[str, str], dict[str, Leaves]] = {}
+        self._copies: dict[str, Leaves] = {}
         self._has: set[str] = set()
         self._names: list[str] = []
         self._count = 0
@@ -139,17 +140,20 @@ class Counterparts:
         Returns:
             A batch of the same shapes; None if it is the same one.
         """
+        found = {
+            example.row: due
+            for example in self._examples
+            if example.step == place
+            and example.digest not in self._has
+            and (due := self._find(example)) is not None
+        }
+        if not found:
+            return None
         arrays = [np.array(array) for array in tf.nest.flatten(batch)]
-        changed = False
-        for example in self._examples:
-            if example.step != place or example.digest in self._has:
-                continue
-            due = self._find(example)
-            if due is not None:
-                changed = True
-                for array, leaf in zip(arrays, due, strict=True):
-                    array[example.row] = leaf
-        return tf.nest.pack_sequence_as(batch, arrays) if changed else None
+        for row, due in found.items():
+            for array, leaf in zip(arrays, due, strict=True):
+                array[row] = leaf
+        return tf.nest.pack_sequence_as(batch, arrays)
 
     def _find(self, example: _Example) -> Leaves | None:
         """The surest counterpart that has the same shapes."""
@@ -207,9 +211,12 @@ class Counterparts:
     def _keep(self, way: str, example: _Example, digest: str, leaves: Leaves) -> None:
         if example.digest in self._has:
             return
+        copies = self._copies
         kept = self._found.setdefault((way, example.digest), {})
         if len(kept) < 2:  # two are as good as many: none is known to be the one
-            kept.setdefault(digest, tuple(np.array(leaf) for leaf in leaves))
+            if digest not in copies:
+                copies[digest] = tuple(np.array(leaf) for leaf in leaves)
+            kept.setdefault(digest, copies[digest])
 
     @cached_property
     def _ways(self) -> Sequence[str]:
@@ -279,7 +286,8 @@ def _level(seen: Any, due: Any) -> tuple[Any, Any] | None:
         rest = np.ones(other.shape, bool)
         rest[common] = False
         padding = other[rest]
-        if padding.size and not (padding == padding[0]).all():
+        # Whether another value than 0 belongs to the example nobody can tell.
+        if padding.size and not (padding == np.zeros(1, other.dtype)).all():
             return None
         if padding.size:
             full = np.full(shape, padding[0]).astype(array.dtype)
@@ -294,8 +302,7 @@ def _stack(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
     longest = tuple(map(max, zip(*shapes, strict=True)))
     rows = tuple([_fill(pair[side], longest) for pair in pairs] for side in (0, 1))
     seen, due = (np.reshape(side, (len(pairs), -1)) for side in rows)
-    step = max(1, -(-seen.shape[1] // _COLUMNS))
-    return _make_plain(seen[:, ::step]), _make_plain(due[:, ::step])
+    return _make_plain(seen[:, :_COLUMNS]), _make_plain(due[:, :_COLUMNS])
 
 
 def _fill(array: Any, shape: tuple[int, ...]) -> Any:

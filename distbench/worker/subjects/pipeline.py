@@ -216,23 +216,27 @@ def read_batches(
         for place, parts in read_parts(folder, name).items():
             by_place.setdefault(place, []).extend(parts)
             readers[place] += 1
-    found = [
+    shards = {
+        place: tuple(map(count_batch, parts))
+        for place, parts in sorted(by_place.items())
+        if readers[place] == len(names)
+    }
+    first, late = [*shards][:steps], [*shards][steps:]
+    usual = {shards[place] for place in first}
+    others = [place for place in late if shards[place] not in usual]
+    if others and steps > 1:
+        first[-1] = others[0]
+    # Nobody trains on the rest, which need be no global batches.
+    return tuple(
         GlobalBatch(
             place=place,
             batch=tf.nest.pack_sequence_as(
-                like, [_join(place, p) for p in zip(*parts, strict=True)]
+                like, [_join(place, p) for p in zip(*by_place[place], strict=True)]
             ),
-            shards=tuple(map(count_batch, parts)),
+            shards=shards[place],
         )
-        for place, parts in sorted(by_place.items())
-        if readers[place] == len(names)
-    ]
-    first, late = found[:steps], found[steps:]
-    usual = {batch.shards for batch in first}
-    others = [batch for batch in late if batch.shards not in usual]
-    if others and steps > 1:
-        first[-1] = others[0]
-    return tuple(first)
+        for place in first
+    )
 
 
 def _join(place: int, parts: Sequence[Any]) -> Any:
