@@ -8,9 +8,7 @@ reads its own. One device has one value, of all examples. See
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
@@ -21,6 +19,7 @@ from distbench.compare.measure import Margin
 from distbench.compare.nature import find_nature
 from distbench.compare.noise import Noise
 from distbench.compare.ratio import SAME
+from distbench.compare.totals import list_read
 from distbench.compare.values import densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Values
@@ -62,7 +61,7 @@ def list_read_apart(evidence: Evidence, noise: Noise) -> tuple[str, ...]:
     joint = _start_jointly(evidence)
     if joint is None or not is_led_by_kept(evidence, noise):
         return ()
-    read = cast(Sequence[str], evidence.probes["joint"].notes.get("read", ()))
+    read = list_read(evidence)
     return tuple(
         info.path
         for info in evidence.observed.variables

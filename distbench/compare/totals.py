@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -177,6 +177,12 @@ def _holds_extremes(noise: Noise, changes: Changes) -> bool:
     return is_extreme(changes, shards, allowed)
 
 
+def list_read(evidence: Evidence) -> Sequence[str]:
+    """State of the replicas' own that losses read."""
+    joint = evidence.probes.get("joint")
+    return () if joint is None else cast(Sequence[str], joint.notes.get("read", ()))
+
+
 def _is_sum(changes: Changes, allowed: Array | float) -> bool:
     total = np.sum([copy.after for copy in changes.replicas], axis=0)
     return bool(np.all(np.abs(total - changes.whole.after) <= allowed))
@@ -205,6 +211,8 @@ def _pair_total(
     if found is None and is_value and "variable" in evidence.measure.known:
         # Each copy may go its own way; what they are read as has to be one device's.
         found = "each", np.zeros_like(changes.whole.change)
+    # What losses read of it in each replica says more: see `joint`.
+    shown = shown or changes.info.path in list_read(evidence)
     if found is None and not shown and _holds_extremes(noise, changes):
         found, counted = ("sum", np.zeros_like(changes.whole.change)), False
     if found is None or _follows_others(evidence, changes):

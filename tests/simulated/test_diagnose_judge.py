@@ -291,12 +291,13 @@ def test_two_causes_in_one_phase_are_told_apart():
     }
 
 
-def test_a_loss_that_is_undone_by_the_mean_is_only_a_note():
+@pytest.mark.parametrize("declared", [None, "mean"])
+def test_a_loss_that_is_undone_by_the_mean_is_a_note_unless_it_is_said(declared):
     fault = Fault(scale=lambda r, s: s.replicas, reduce=MEAN)
-    setup = {"shards_known": False, "loss_reduction": "mean"}
+    setup = {"shards_known": False, "loss_reduction": declared}
     judgement = judge(observe(fault, **setup))
     assert judgement.status is Status.PASS
-    assert "undoes" in judgement.message
+    assert ("undoes" in judgement.message) == (declared is None)
 
 
 def test_a_wrong_loss_is_reported_though_the_gradients_come_right():

@@ -85,7 +85,7 @@ RIGHT_PROGRAMS: dict[str, tuple[Mapping[str, Any], Update, dict[str, Any], int]]
     "accumulator": (VECTOR, accumulate, {"adds_up": False}, 3),
     "average-of-its-own": (VECTOR, average, {"adds_up": False}, 0),
     "average-under-even-shards": (VECTOR, average, {"shards": (8, 8)}, 3),
-    "maximum": (VECTOR, keep_maximum, {}, 0),
+    "maximum": (VECTOR, keep_maximum, {"adds_up": False}, 0),
     "error-feedback": (VECTOR, feed_back, {"adds_up": False}, 0),
 }
 
@@ -101,6 +101,20 @@ def test_a_correct_total_passes_and_could_have_failed(name: str) -> None:
     totals = list_totals(evidence)
     assert len(totals) == known
     assert all(c.effective for c in totals), totals
+
+
+def test_the_largest_of_each_is_no_sum() -> None:
+    (found,) = judge(make_run(VECTOR, keep_maximum)).findings
+    assert (found.code, found.variables) == ("metric-wrong", ("kept",))
+    assert "what is read of them is their sum" in found.explanation
+
+
+def test_a_flag_of_each_may_be_a_sum() -> None:
+    def raise_flag(state: State, losses: np.ndarray, place: Place) -> State:
+        return {"kept": np.maximum(state["kept"], F(len(losses) > min(SHARDS)))}
+
+    start = {"kept": np.zeros((), F)}
+    assert judge(make_run(start, raise_flag)).status is Status.PASS
 
 
 def test_counts_allow_no_error_at_all() -> None:
@@ -251,5 +265,6 @@ def test_what_is_read_as_a_mean_has_to_be_one(is_carried: bool, times: int) -> N
     is_right = (times > 1) is is_carried
     assert (judgement.status is Status.PASS) is is_right
     told = [(f.code, f.ratio) for f in judgement.findings]
-    due = 1 / len(SHARDS) if is_carried else len(SHARDS)
-    assert told == ([] if is_right else [("metric-wrong", pytest.approx(due))])
+    n = len(SHARDS)
+    wrong = ("mean-instead-of-sum", 1 / n) if is_carried else ("metric-wrong", n)
+    assert told == ([] if is_right else [(wrong[0], pytest.approx(wrong[1]))])
