@@ -43,7 +43,10 @@ class ClipsFirst:
     def build(self, strategy):
         del strategy
         self.weight = tf.Variable([[0.5], [-0.25]], name="weight")
-        self.sgd = _ClipsFirst(0.125)
+        self.sgd = self.make_optimizer()
+
+    def make_optimizer(self):
+        return _ClipsFirst(0.125)
 
     def variables(self):
         return [self.weight]
