@@ -101,12 +101,10 @@ def list_extremes(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]
     mean; on the cluster it is right if it is that of the copies, or their sum.
     """
     for changes in _list_without_way(evidence, noise):
-        allowed = _find_noise(noise, changes)
-        parts = _measure_rounding(changes, changes.shards)
-        copies = _measure_rounding(changes, changes.replicas)
-        if is_extreme(changes, changes.shards, allowed + parts) and (
-            is_extreme(changes, changes.replicas, allowed + copies)
-            or _is_sum(changes, allowed + copies)
+        copies = changes.replicas
+        allowed = _find_noise(noise, changes) + _measure_rounding(changes, copies)
+        if _are_extremes(noise, changes) and (
+            is_extreme(changes, copies, allowed) or _is_sum(changes, allowed)
         ):
             yield changes.key.step, changes.info.path
 
@@ -173,6 +171,12 @@ def _holds_extremes(noise: Noise, changes: Changes) -> bool:
     is_flag = all(np.all((c.after == 0) | (c.after == 1)) for c in shards)
     if not changes.info.adds_up or is_flag or change_alike(shards):
         return False
+    return _are_extremes(noise, changes)
+
+
+def _are_extremes(noise: Noise, changes: Changes) -> bool:
+    """Whether one device has the largest, or smallest, of what the shards leave."""
+    shards = changes.shards
     allowed = _find_noise(noise, changes) + _measure_rounding(changes, shards)
     return is_extreme(changes, shards, allowed)
 

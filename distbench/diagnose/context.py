@@ -161,11 +161,16 @@ class Context:
         return found
 
     def read_state(self, trace: Trace) -> dict[int, Array]:
-        """What a trace has of the wrong values, dense; see `list_cases`."""
+        """What a trace has of the wrong values, dense; see `list_cases`.
+
+        What has replica 0 alone was fed with a sum that nobody saw: all have that.
+        """
+        is_of_each = any(key.replica > 0 for key in trace.values)
         return {
-            number: densify(value)
+            number: take_rows(value, case)
             for number, case in self.list_cases()
-            if (value := trace.get(case.key)) is not None
+            if (value := trace.get(case.key if is_of_each else case.key.at(0)))
+            is not None
         }
 
     def matches(self, case: Pair, value: Array) -> bool:

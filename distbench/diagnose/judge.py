@@ -116,11 +116,12 @@ def _add_apart(judgement: Judgement, apart: Finding) -> Judgement:
 
     What replicas make of their own shards is not meant then.
     """
-    ordered = sorted((apart, *judgement.findings), key=lambda found: found.step)
+    findings = (apart, *judgement.findings)
+    ordered = sorted(findings, key=lambda found: (found.warning, found.step))
     return replace(
         judgement,
         status=Status.FAIL,
-        findings=tuple(sorted(ordered, key=lambda found: found.warning)),
+        findings=tuple(ordered),
         message="" if judgement.status is Status.PASS else judgement.message,
         doubtful=None,
         of_own=False,

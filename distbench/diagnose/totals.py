@@ -24,6 +24,7 @@ Told = tuple[str, tuple[int, ...] | None]
 """What happened, and to which replicas; None where all have a part in it."""
 Named = tuple[str, str, float | None]
 """Code and words of a sum that was made in a wrong way, and what it is times."""
+_ADD_UP = "Aggregation SUM adds up what each replica adds."
 _EXTREMES = "every replica holds the largest or smallest value of its own examples"
 
 
@@ -84,11 +85,8 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
     rest: list[Pair] = []
     for part in context.part_by_variable():
         cases = list(part.cases)
-        made, advice = _tell_made(context, cases)
-        named = _name_sum(context, cases, made) if made else None
-        if named is not None and named[0] != "mean-instead-of-sum":
-            advice = ""
-        (rest if named is None else found.setdefault((named, advice), [])).extend(cases)
+        named = _name_state(context, cases)
+        (rest if named is None else found.setdefault(named, [])).extend(cases)
     sums = tuple(
         Explained(
             code=code,
@@ -108,20 +106,22 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
     return sums + _tell_together(left, _tell_total)
 
 
-def _tell_made(context: Context, cases: list[Pair]) -> tuple[str, str]:
-    """What a sum may be wrong of, and advice; "" where it is of none."""
+def _name_state(context: Context, cases: list[Pair]) -> tuple[Named, str] | None:
+    """A sum that was made in a wrong way of state, and advice of its own, or ""."""
     if _are_shared(context, cases):
-        return (
-            "every replica holds the same, and what a step adds to it is that of",
-            "",
-        )
-    if _are_shares_averaged(context, cases):
-        return (
-            "each replica adds what its own shard gives, and what is read, the mean of "
-            "the copies, is",
-            "Aggregation SUM adds up what each replica adds.",
-        )
-    return "", ""
+        made = "every replica holds the same, and what a step adds to it is that of"
+        named = _name_sum(context, cases, made)
+        return None if named is None else (named, "")
+    if not _are_shares_averaged(context, cases):
+        return None
+    made = (
+        "each replica adds what its own shard gives, and what is read, the mean of "
+        "the copies, is"
+    )
+    named = _name_sum(context, cases, made)
+    if named is None:
+        return None
+    return named, _ADD_UP if named[0] == "mean-instead-of-sum" else ""
 
 
 def _tell_uncleared(context: Context) -> Explained | None:

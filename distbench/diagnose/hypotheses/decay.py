@@ -9,7 +9,7 @@ from dataclasses import replace
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_size
-from distbench.diagnose.context import Context, Hypothesis, find_base, take_rows
+from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -88,13 +88,7 @@ def _list_decayed(context: Context) -> Iterator[tuple[float, dict[int, Array]]]:
     """
     for trace in context.evidence.fed.decayed:
         times = float(str(trace.notes["times"]))
-        is_of_each = any(key.replica > 0 for key in trace.values)
-        found = {
-            number: take_rows(value, case)
-            for number, case in context.list_cases()
-            if (value := trace.get(case.key if is_of_each else case.key.at(0)))
-            is not None
-        }
+        found = context.read_state(trace)
         for length in (1 / times,) if trace.notes["whole"] else (1.0, 1 / times):
             predicted = {}
             for number, value in found.items():

@@ -11,7 +11,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.names import name_numbers
-from distbench.trace import SparseRows
+from distbench.trace import UPDATED, SparseRows
 
 
 def explain_by_still_rows(context: Context) -> Iterator[Hypothesis]:
@@ -19,7 +19,7 @@ def explain_by_still_rows(context: Context) -> Iterator[Hypothesis]:
 
     As where replicas share out the rows that they update, and some are nobody's.
     """
-    if context.phase not in ("slot", "variable"):
+    if context.phase not in UPDATED:
         return
     predicted: dict[int, Array] = {}
     still: dict[int, set[int]] = {}
@@ -27,9 +27,8 @@ def explain_by_still_rows(context: Context) -> Iterator[Hypothesis]:
         rows = _find_still(context, case)
         if rows is None:
             continue
-        base = np.broadcast_to(find_base(case), case.expected.shape)
         beside = rows.reshape(-1, *(1 for _ in case.expected.shape[1:]))
-        predicted[number] = np.where(beside, base, case.expected)
+        predicted[number] = np.where(beside, find_base(case), case.expected)
         names = np.flatnonzero(rows) if case.rows is None else case.rows[rows]
         still.setdefault(case.key.step, set()).update(names.astype(int).tolist())
     if predicted:

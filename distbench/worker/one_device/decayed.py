@@ -12,10 +12,9 @@ import numpy as np
 
 from distbench.evidence import Tier
 from distbench.trace import Phase, Trace, Value, Values, change_numbers
-from distbench.trace.dtypes import is_floating
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import count_digits
+from distbench.worker.state.values import count_digits, multiply
 from distbench.worker.taps.collect import State
 
 _LEAST = 2.0**-40
@@ -71,21 +70,14 @@ def decay_again(
 
 def _enlarge(paths: Collection[str], times: int, _: int, before: State) -> State:
     return {
-        key: _multiply(array, times) if key[0] in paths else array
+        key: multiply(array, times) if key[0] in paths else array
         for key, array in before.items()
     }
 
 
-def _multiply(array: Any, factor: float) -> Any:
-    """Numbers that are some times as large; counts as they are."""
-    if not is_floating(array.dtype):
-        return array
-    return (array.astype(np.float64) * factor).astype(array.dtype)
-
-
 def _shrink(given: Trace, phase: Phase) -> Trace:
     """Next to no gradients, as those of one replica."""
-    shrink = partial(_multiply, factor=_LEAST)
+    shrink = partial(multiply, factor=_LEAST)
     values = {
         key: change_numbers(value, shrink)
         for key, value in given.select(phase=phase, replica=0)

@@ -64,18 +64,15 @@ def start_jointly(
 
 
 def _list_kept(reference: Reference) -> list[str]:
-    """State of one replica that its steps make, and from which later ones go on.
+    """State of one replica from which later steps go on.
 
-    What a metric counts leads none; what trains as the mean of copies has one value.
+    What trains as the mean of copies has one value.
     """
-    session, written = reference.session, reference.list_written()
-    shown = {path for metric in session.metrics for path in metric.state}
+    made = reference.list_made_own()
     return [
         v.path
-        for v in session.variables
-        if not (v.synchronised or v.is_mean_of_copies)
-        and v.path in written
-        and v.path not in shown
+        for v in reference.session.variables
+        if v.path in made and not v.is_mean_of_copies
     ]
 
 

@@ -102,14 +102,18 @@ class Reference:
             return frozenset(v.path for v in self.session.variables)
         return find_written(self.graph, self.session.table)
 
-    def _list_led_own(self) -> set[str]:
-        """Paths of state of one replica that a step may make of what it trains."""
-        written = {*self.list_written()}
-        if not self.session.program.acts_between_steps:
-            written &= find_written_late(self.graph, self.session.table)
+    def list_made_own(self) -> set[str]:
+        """Paths of state of one replica that steps make, and may go on from."""
         # What a metric counts leads no later step.
         shown = {path for metric in self.session.metrics for path in metric.state}
-        return (self._own & written) - shown
+        return (self._own & self.list_written()) - shown
+
+    def _list_led_own(self) -> set[str]:
+        """Paths of state of one replica that a step may make of what it trains."""
+        made = self.list_made_own()
+        if not self.session.program.acts_between_steps:
+            made &= find_written_late(self.graph, self.session.table)
+        return made
 
     def list_dtypes(self) -> frozenset[str]:
         """The dtypes of the model's variables."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from distbench.evidence import Tier
 from distbench.trace import Phase, Trace
@@ -16,7 +14,7 @@ from distbench.trace.values import change_numbers
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import pair_handed, take_whole
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_near, widen
+from distbench.worker.state.values import are_near, multiply, widen
 
 _PARTS = (2.0**-5, 2.0**-10, 2.0**-15)
 """As what part of themselves gradients may be small enough for a clip in use."""
@@ -79,13 +77,9 @@ def _changes_all(trace: Trace) -> bool:
 
 def _multiply(given: Trace, factor: float) -> Trace:
     """Gradients that are some times as large."""
-    change = partial(_multiply_numbers, factor=factor)
+    change = partial(multiply, factor=factor)
     values = {key: change_numbers(value, change) for key, value in given.select()}
     return replace(given, values=values)
-
-
-def _multiply_numbers(array: npt.NDArray[Any], factor: float) -> npt.NDArray[Any]:
-    return (array.astype(np.float64) * factor).astype(array.dtype)
 
 
 def _are_there(trace: Trace) -> bool:

@@ -119,6 +119,13 @@ def find_counts(
     }
 
 
+def multiply(array: Any, factor: float) -> Any:
+    """Numbers that are some times as large; counts as they are."""
+    if not is_floating(array.dtype):
+        return array
+    return (array.astype(np.float64) * factor).astype(array.dtype)
+
+
 def perturb(array: Any, rng: np.random.Generator, narrow: str | None) -> Any:
     """Move every floating-point element by one rounding, up or down.
 
