@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -23,6 +23,8 @@ from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
 from distbench.scenario import Scenario
+from distbench.scenario.choices import PROGRAM
+from distbench.split import tell_split
 from distbench.verdict import Finding, Run, Status
 from distbench.xla import tell_compiled
 
@@ -41,11 +43,19 @@ class Failing:
     Args:
         tiers: Those of the check.
         controls: Runs a stock optimizer in the subject's place.
+        observe_again: Has a scenario run by itself, and returns what was seen of it;
+            its runs, where nothing could be.
     """
 
-    def __init__(self, tiers: tuple[Tier, ...], controls: Controls) -> None:
+    def __init__(
+        self,
+        tiers: tuple[Tier, ...],
+        controls: Controls,
+        observe_again: Callable[[Planned], Observation | tuple[Run, ...]],
+    ) -> None:
         self._tiers = tiers
         self._controls = controls
+        self._observe_again = observe_again
 
     def judge(
         self, item: Planned, seen: Observation, failure: TaskFailedError
@@ -103,7 +113,14 @@ class Failing:
                 message=". ".join(filter(None, words)),
             )
             return
-        finding = _make_raises(spec, failure, "framework" if alike else "subject")
+        origin: Literal["subject", "framework"] = "framework" if alike else "subject"
+        finding = _make_raises(spec, failure, origin)
+        if even := self._try_even(item, seen):
+            told = (
+                f"With even shards, as {even} makes them, it does not: a program that "
+                "needs them is checked that way"
+            )
+            finding = replace(finding, explanation=f"{finding.explanation} {told}.")
         yield from end_uncompared(
             item,
             tiers,
@@ -113,6 +130,27 @@ class Failing:
             detail=failure.detail,
             findings=(finding,),
         )
+
+    def _try_even(self, item: Planned, seen: Observation) -> str:
+        """The split by which nothing is raised, where the bench chose an uneven one.
+
+        Returns:
+            The option that asks for it; empty if there is none, or it raises as well.
+        """
+        shards = read_shards(seen.reference, seen.tiers)
+        is_open = item.scenario.workload == PROGRAM and not item.scenario.split
+        if not is_open or len({*shards}) < 2 or sum(shards) % len(shards):
+            return ""
+        even = (sum(shards) // len(shards),) * len(shards)
+        scenario = replace(item.scenario, split=even)
+        try:
+            other = self._observe_again(replace(item, scenario=scenario))
+        except BadInputError:  # The program minds the split in some other way.
+            return ""
+        if not isinstance(other, Observation):
+            return ""
+        other.clear_arrays()
+        return tell_split(even) if other.failure is None else ""
 
     def _find_mismatch(
         self, item: Planned, seen: Observation, failure: TaskFailedError

@@ -78,7 +78,7 @@ class Judging:
         self._wait_for_earlier = wait_for_earlier
         self._observe_again = observe_again
         self._controls = Controls(launch, tiers)
-        self._failing = Failing(tiers, self._controls)
+        self._failing = Failing(tiers, self._controls, observe_again)
         self._looking = Looking(target, launch)
         self._flights = Flights(target, tiers, launch, self._controls)
         self._tried: set[str] = set()

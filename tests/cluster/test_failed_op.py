@@ -109,3 +109,20 @@ def check_place(program, cluster, phase, replicas) -> None:
     assert found == ("raises", phase, replicas), finding.explanation
     assert "raised InvalidArgumentError: assertion failed" in finding.explanation
     assert "test_failed_op.py" in finding.explanation
+
+
+class OfUnevenShards(Program):
+    """An assertion holds of even shards, and of one device."""
+
+    def compute_losses(self, batch):
+        tf.debugging.assert_equal(tf.shape(batch[1])[0] * count_replicas(), 22)
+        return super().compute_losses(batch)
+
+
+@pytest.mark.parametrize(
+    ("program", "told"), [(OfUnevenShards, True), (OnTheFirstReplica, False)]
+)
+def test_even_shards_are_named_where_nothing_raises_on_them(program, told) -> None:
+    (run,) = distbench.check(program, "mirrored:2", tier="bounded").runs
+    words = "With even shards, as '--split 11,11' makes them, it does not"
+    assert (words in run.findings[0].explanation) == told

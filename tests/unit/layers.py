@@ -271,6 +271,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.plan",
         "checking.runs",
         "checking.stuck",
+        "split",
     },
     "checking.locating": {*_TOP, "checking.plan", "diagnose.astray", "evidence"},
     "checking.units": {*_TOP, "checking.plan", "diagnose.names", "evidence"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -16,7 +18,13 @@ from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
-from distbench.verdict import Status
+from distbench.trace import Trace
+from distbench.trace.files import write_trace
+from distbench.verdict import Run, Status
+
+
+def _observe_nothing(item: Planned) -> Observation | tuple[Run, ...]:
+    raise AssertionError(f"{item.scenario.id} is not to run again.")
 
 
 def test_a_broken_cluster_is_told_for_the_tiers_that_the_data_can_have() -> None:
@@ -29,7 +37,7 @@ def test_a_broken_cluster_is_told_for_the_tiers_that_the_data_can_have() -> None
         "worker-0 died", task=Task(role="worker", index=0), kind="died"
     )
     controls = cast(Controls, None)  # Nobody asks whose fault it is.
-    failing = Failing(("exact", "bounded"), controls)
+    failing = Failing(("exact", "bounded"), controls, _observe_nothing)
     seen = Observation(failure=failure, tiers=("bounded",))
     runs = list(failing.judge(item, seen, failure))
     assert [(run.tier, run.status) for run in runs] == [("bounded", Status.ERROR)]
@@ -44,7 +52,7 @@ def test_a_failure_of_a_train_program_is_told_once() -> None:
     failure = TaskFailedError(
         "worker-0 died", task=Task(role="worker", index=0), kind="died"
     )
-    failing = Failing(("exact", "bounded"), cast(Controls, None))
+    failing = Failing(("exact", "bounded"), cast(Controls, None), _observe_nothing)
     runs = failing.judge(item, Observation(failure=failure), failure)
     assert [run.tier for run in runs] == ["bounded"]
 
@@ -60,7 +68,7 @@ def test_who_raised_is_named_with_the_cluster_that_it_is_of() -> None:
             "worker-0 raised", task=task, kind="subject", cluster=name, phase="save"
         )
         controls = SimpleNamespace(run=lambda *_: None)
-        failing = Failing(("bounded",), cast(Controls, controls))
+        failing = Failing(("bounded",), cast(Controls, controls), _observe_nothing)
         [run] = failing.judge(item, Observation(failure=failure), failure)
         assert f"task worker-0 of {words} raised" in run.findings[0].explanation
 
@@ -89,7 +97,7 @@ def test_what_a_cluster_that_trains_before_is_refused_is_refused(
         return Control(failure=failure) if is_it and str(spec) == "mwms:2@cpu" else None
 
     controls = cast(Controls, SimpleNamespace(run=run))
-    failing = Failing(("bounded",), controls)
+    failing = Failing(("bounded",), controls, _observe_nothing)
     [run_] = failing.judge(item, Observation(failure=failure), failure)
     assert run_.status == status
     if status == "refused":
@@ -114,6 +122,48 @@ def test_words_that_do_not_say_what_is_meant_are_explained(
     task = Task(role="worker", index=0)
     controls = cast(Controls, SimpleNamespace(run=lambda *_: None))
     failure = TaskFailedError(message, task=task, kind="subject", message=message)
-    failing = Failing(("bounded",), controls)
+    failing = Failing(("bounded",), controls, _observe_nothing)
     [run] = failing.judge(item, Observation(failure=failure), failure)
     assert (words in run.findings[0].explanation) == meant
+
+
+@pytest.mark.parametrize(
+    ("split", "shards", "message", "wanted", "told"),
+    [
+        ((), (5, 3), "", (4, 4), True),
+        ((), (5, 3), "raises as well", (4, 4), False),
+        ((), (5, 4), "", None, False),  # No even shards hold 9 examples.
+        ((), (4, 4), "", None, False),
+        ((5, 3), (5, 3), "", None, False),  # These were asked for.
+    ],
+)
+def test_what_is_raised_of_uneven_shards_alone_is_told_with_even_ones(
+    tmp_path: Path,
+    split: tuple[int, ...],
+    shards: tuple[int, ...],
+    message: str,
+    wanted: tuple[int, ...] | None,
+    told: bool,
+) -> None:
+    scenario = Scenario(target="m:f", workload="", cluster="mirrored:2", split=split)
+    spec = ClusterSpec.parse("mirrored:2@cpu")
+    item = Planned(scenario=scenario, spec=spec, optional=False)
+    reference = Trace(name="", replicas=1, shards=shards, variables=(), values={})
+    write_trace(reference, tmp_path, "reference-bounded")
+    task = Task(role="worker", index=0)
+    failure = TaskFailedError("it raised", task=task, kind="subject")
+    asked = []
+
+    def observe_again(other: Planned) -> Observation:
+        asked.append(other)
+        again = TaskFailedError(message, task=task, kind="subject")
+        return Observation(failure=again if message else None)
+
+    controls = cast(Controls, SimpleNamespace(run=lambda *_: None))
+    failing = Failing(("bounded",), controls, observe_again)
+    seen = Observation(failure=failure, reference=tmp_path, tiers=("bounded",))
+    [run] = failing.judge(item, seen, failure)
+    assert run.status is Status.FAIL
+    even = [replace(item, scenario=replace(scenario, split=wanted))] if wanted else []
+    assert asked == even
+    assert ("'--split 4,4'" in run.findings[0].explanation) == told
