@@ -14,6 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from distbench.trace.dtypes import find_digits, has_bytes, name_dtype
+
 Law = Literal["same", "linear", "renamed", "constant", "none"]
 """How an array follows from another one: it is the same up to rounding, a linear
 function of each column, a function of each value or row, one value for all in either,
@@ -31,6 +33,9 @@ _BESIDE = 64
 _ROUNDINGS = 256
 """In so many units of rounding of the largest number a function may be off: means and
 variances of columns lose some digits."""
+_COMPUTED = 24
+"""Significand bits of float32, in which narrower numbers are made before they are
+rounded: of those a mean loses no digits."""
 
 
 def find_law(
@@ -42,15 +47,17 @@ def find_law(
 
     Args:
         due: Numbers or text [examples, columns].
-        seen: What became of them: as many.
+        seen: What became of them: as many, of the same dtype.
         beside: Other arrays of the same examples, one column of which may lead it as
             well: classes of one weight may have several in another shard.
     """
-    if _are_same(due, seen):
+    unit = _find_unit(due.dtype)
+    due, seen, *beside = map(_make_plain, (due, seen, *beside))
+    if _are_same(due, seen, unit):
         return "same"
     if len(np.unique(due)) == 1 and len(np.unique(seen)) == 1:
         return "constant"
-    if _is_linear(due, seen):
+    if _is_linear(due, seen, unit):
         return "linear"
     if _is_renamed(due.ravel(), seen.ravel()):
         return "renamed"
@@ -63,6 +70,8 @@ def find_law(
 
 def find_factor(due: npt.NDArray[Any], seen: npt.NDArray[Any]) -> float | None:
     """What all numbers of an array are multiplied by, if that is all."""
+    unit = _find_unit(due.dtype)
+    due, seen = map(_make_plain, (due, seen))
     if not _are_numbers(due, seen):
         return None
     x, z = due.astype(np.float64), seen.astype(np.float64)
@@ -70,14 +79,28 @@ def find_factor(due: npt.NDArray[Any], seen: npt.NDArray[Any]) -> float | None:
         return None
     factor = float(np.vdot(x, z) / squares)
     off = np.abs(z - factor * x).max(initial=0.0)
-    return factor if off <= _allow(z, factor * x, seen.dtype).max(initial=0) else None
+    return factor if off <= _allow(z, factor * x, unit).max(initial=0) else None
+
+
+def _find_unit(dtype: np.dtype[Any]) -> float:
+    """Share of the largest number that rounding may part two by; 0 of other dtypes."""
+    digits = find_digits(name_dtype(dtype))
+    if digits is None:
+        return 0.0
+    rounded = 2.0 ** (1 - digits) if digits < _COMPUTED else 0.0
+    return _ROUNDINGS * 2.0 ** (1 - max(digits, _COMPUTED)) + rounded
+
+
+def _make_plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same numbers in a dtype that NumPy can sort and compare."""
+    return array if has_bytes(array.dtype) else array.astype(np.float32)
 
 
 def _are_numbers(*arrays: npt.NDArray[Any]) -> bool:
     return all(array.dtype.kind in "biuf" for array in arrays)
 
 
-def _are_same(due: npt.NDArray[Any], seen: npt.NDArray[Any]) -> bool:
+def _are_same(due: npt.NDArray[Any], seen: npt.NDArray[Any], unit: float) -> bool:
     if due.dtype.kind != "f" or seen.dtype.kind != "f":
         return bool(np.array_equal(due, seen))
     x, z = due.astype(np.float64), seen.astype(np.float64)
@@ -86,19 +109,18 @@ def _are_same(due: npt.NDArray[Any], seen: npt.NDArray[Any]) -> bool:
     if not np.array_equal(x[odd], z[odd], equal_nan=True):
         return False
     x, z = np.where(odd, 0.0, x), np.where(odd, 0.0, z)
-    return bool((np.abs(z - x) <= _allow(x, z, seen.dtype)).all())
+    return bool((np.abs(z - x) <= _allow(x, z, unit)).all())
 
 
 def _allow(
-    x: npt.NDArray[np.float64], z: npt.NDArray[np.float64], dtype: np.dtype[Any]
+    x: npt.NDArray[np.float64], z: npt.NDArray[np.float64], unit: float
 ) -> npt.NDArray[np.float64]:
     """By how much rounding may part two columns: [columns]."""
-    unit = float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
     size = np.maximum(np.abs(x).max(axis=0), np.abs(z).max(axis=0))
-    return np.asarray(_ROUNDINGS * unit * size)
+    return np.asarray(unit * size)
 
 
-def _is_linear(due: npt.NDArray[Any], seen: npt.NDArray[Any]) -> bool:
+def _is_linear(due: npt.NDArray[Any], seen: npt.NDArray[Any], unit: float) -> bool:
     """Whether each column is a linear function of the same one, and some tell so.
 
     Whole numbers tell nothing: a number of an example in its shard is a linear function
@@ -112,17 +134,13 @@ def _is_linear(due: npt.NDArray[Any], seen: npt.NDArray[Any]) -> bool:
     apart, moved = x - x.mean(axis=0), z - z.mean(axis=0)
     squares = (apart**2).sum(axis=0)
     slopes = (apart * moved).sum(axis=0) / np.where(squares, squares, 1)
-    bound = _allow(apart * slopes, z, seen.dtype) + abs(slopes) * _allow(
-        x, x, due.dtype
-    )
+    bound = _allow(apart * slopes, z, unit) + abs(slopes) * _allow(x, x, unit)
     fits = np.abs(moved - slopes * apart) <= bound
     if not fits.all():
         return False
     tells = (x != np.round(x)).any(axis=0) | (z != np.round(z)).any(axis=0)
     many = 1 + (np.diff(np.sort(x, axis=0), axis=0) > 0).sum(axis=0) >= _DISTINCT
-    return bool(
-        (tells & many & (np.abs(z - x) > _allow(x, z, seen.dtype)).any(0)).any()
-    )
+    return bool((tells & many & (np.abs(z - x) > _allow(x, z, unit)).any(0)).any())
 
 
 def _is_renamed(

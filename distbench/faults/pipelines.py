@@ -7,6 +7,7 @@ import numpy as np
 from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
 from distbench.unusual.pipelines import Piped, PipedWithStatisticsOfAll
+from distbench.unusual.pipelines import PipedText as _PipedText
 
 _WORKERS = ("mwms:2", "mwms:3")
 _LIKE = "facebookresearch/pytext#554"
@@ -28,6 +29,29 @@ class StandardisedByShard(Piped):
         words, features, targets = super().make_examples(context)
         own = features[context.input_pipeline_id :: context.num_input_pipelines]
         return words, (features - own.mean(axis=0)) / own.std(axis=0), targets
+
+
+@fault("examples-missed", "loss", like=_LIKE, clusters=("mwms:2",))
+class TextSortedByShard(_PipedText):
+    """Words of text become others, by how often each comes in the own shard."""
+
+    def make_examples(self, context):
+        text, features, targets = super().make_examples(context)
+        own = text[context.input_pipeline_id :: context.num_input_pipelines]
+        kinds, counts = np.unique(own, return_counts=True)
+        ranked = dict(zip(kinds[np.argsort(counts)], kinds, strict=True))
+        return np.vectorize(ranked.get, otypes=[object])(text), features, targets
+
+
+@fault("examples-missed", "loss", like=_LIKE, clusters=("mwms:2",))
+class StandardisedByShardInHalf(_PipedText):
+    """Features of a narrow dtype have the mean of the own shard taken out."""
+
+    def make_examples(self, context):
+        text, features, targets = super().make_examples(context)
+        wide = tf.cast(features, self.dtype)
+        own = wide[context.input_pipeline_id :: context.num_input_pipelines]
+        return text, tf.cast(wide - tf.reduce_mean(own, 0), tf.bfloat16), targets
 
 
 @fault("examples-missed", "loss", like=_LIKE, clusters=("mwms:2",))

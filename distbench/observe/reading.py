@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from distbench.evidence import Evidence, Fed, Inside, Measure, Tier, Traits
 from distbench.examples import Counted, Counterpart, Examples
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
 from distbench.trace import Trace, merge_traces
+from distbench.trace.archive import read_arrays
 from distbench.trace.files import list_files, read_trace
 from distbench.trace.idle import find_idle
 from distbench.trace.packed import PACKED, find_packed, shape_gradients
@@ -203,25 +202,26 @@ def _read_counterparts(path: Path) -> tuple[tuple[Counterpart, ...], ...]:
     if not path.exists():
         return ()
     found: dict[str, list[Counterpart]] = {}
-    with np.load(path) as arrays:
-        names = [f"batch/{name}" if name else "batch" for name in arrays["names"]]
-        for key in arrays.files:
-            place, _, kind = key.rpartition(".")
-            if kind != "batches":
-                continue
-            way, reader = place.split(".")
-            both = {
-                side: {
-                    name: arrays[f"{place}.{leaf}.{side}"]
-                    for leaf, name in enumerate(names)
-                }
-                for side in ("seen", "due")
+    arrays = read_arrays(path)
+    paths = [name.decode() for name in arrays["names"]]
+    names = [f"batch/{name}" if name else "batch" for name in paths]
+    for key, numbers in arrays.items():
+        place, _, kind = key.rpartition(".")
+        if kind != "batches":
+            continue
+        way, reader = place.split(".")
+        both = {
+            side: {
+                name: arrays[f"{place}.{leaf}.{side}"]
+                for leaf, name in enumerate(names)
             }
-            counterpart = Counterpart(
-                reader=int(reader),
-                batches=len({*arrays[key].tolist()}),
-                asked=int(arrays[f"{place}.asked"]),
-                **both,
-            )
-            found.setdefault(way, []).append(counterpart)
+            for side in ("seen", "due")
+        }
+        counterpart = Counterpart(
+            reader=int(reader),
+            batches=len({*numbers.tolist()}),
+            asked=int(arrays[f"{place}.asked"]),
+            **both,
+        )
+        found.setdefault(way, []).append(counterpart)
     return tuple(map(tuple, found.values()))

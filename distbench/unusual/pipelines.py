@@ -77,6 +77,20 @@ class PipedWithStatisticsOfAll(Piped):
         return slice(None)
 
 
+@unusual(clusters=(*_WORKERS, *_SERVERS))
+class PipedText(Piped):
+    """Words are text, of several lengths, and features have a narrow dtype."""
+
+    def make_examples(self, context):
+        words, features, targets = super().make_examples(context)
+        text = np.array([b"w" * length + b"\0" for length in range(ROWS)], object)
+        return text[words], tf.cast(features, tf.bfloat16), targets
+
+    def predict(self, batch):
+        words = tf.strings.length(batch[0]) - 1
+        return super().predict((words, tf.cast(batch[1], self.dtype)))
+
+
 @unusual(clusters=_WORKERS)
 class PipedWithBatchesMixed(Piped):
     """Each example is mixed with another one of its batch."""

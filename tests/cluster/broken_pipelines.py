@@ -42,3 +42,15 @@ class Empty(Sharded):
 
     def dataset_fn(self, context: Any) -> Any:
         return super().dataset_fn(context).take(0)
+
+
+class GivesRagged(Sharded):
+    """Examples have several lengths."""
+
+    def dataset_fn(self, context: Any) -> Any:
+        import tensorflow as tf
+
+        def shorten(x: Any, y: Any) -> Any:
+            return tf.RaggedTensor.from_tensor(x, tf.range(len(x)) % 3), y
+
+        return super().dataset_fn(context).map(shorten)

@@ -198,6 +198,7 @@ def test_where_one_device_reads_nothing_more_it_is_bad_input() -> None:
         ("GivesNothing", r"dataset_fn\(input_context\) must return.*'NoneType'"),
         ("TakesNothing", r"dataset_fn is called as dataset_fn\(input_context\)"),
         ("Empty", "an epoch of 0 batches"),
+        ("GivesRagged", "dense arrays.*a RaggedTensor. Pad it where it is read"),
     ],
 )
 def test_a_pipeline_that_works_nowhere_is_bad_input(name: str, words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -80,3 +81,15 @@ def test_what_is_missing_in_both_is_the_same() -> None:
     holed[2, 1], holed[5, 0] = np.nan, np.inf
     assert find_law(holed, holed * np.float32(1 + 2e-7)) == "same"
     assert find_law(X, holed) == "none"
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_narrow_numbers_are_made_of_wider_ones(dtype) -> None:
+    """Noise that is small beside a number, and not beside its rounding, is drawn."""
+    held = X.astype(dtype)
+    unit = 2 * float(ml_dtypes.finfo(dtype).eps)
+    assert find_law(held, held) == "same"
+    assert find_law(held, ((X - X.mean(0)) / X.std(0)).astype(dtype)) == "linear"
+    noisy = X + 8 * unit * np.abs(X).max() * RNG.uniform(-1, 1, size=X.shape)
+    assert find_law(held, noisy.astype(dtype)) == "none"
+    assert find_factor(held, (1.5 * X).astype(dtype)) == pytest.approx(1.5, rel=unit)

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from distbench.scenario import scenario_from_json
+from distbench.trace.archive import read_arrays, write_arrays
 from distbench.trace.files import read_trace, write_trace
 from distbench.trace.naming import pair_names
 from distbench.worker.in_flight.packed import LOOKUP, read_lookups
@@ -110,13 +109,12 @@ def _write_lookups(starts: Sequence[State], folder: Path) -> None:
         for number, start in enumerate(starts)
         for (_, place), held in start.items()
     }
-    np.savez(folder / _LOOKUPS, **arrays)
+    write_arrays(arrays, folder / _LOOKUPS)
 
 
 def _read_lookups(folder: Path, rounds: int) -> list[State]:
     starts: list[State] = [{} for _ in range(rounds)]
-    with np.load(folder / _LOOKUPS) as arrays:
-        for name in arrays.files:
-            number, place = map(int, name.split("."))
-            starts[number][LOOKUP, place] = arrays[name]
+    for name, held in read_arrays(folder / _LOOKUPS).items():
+        number, place = map(int, name.split("."))
+        starts[number][LOOKUP, place] = held
     return starts

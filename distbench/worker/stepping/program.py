@@ -233,6 +233,26 @@ def take_examples(batch: Any, order: Any) -> Any:
     return tf.nest.map_structure(lambda a: np.asarray(a)[order], batch)
 
 
+def make_arrays(batch: Any) -> Any:
+    """A batch as a nest of NumPy arrays.
+
+    Raises:
+        BadInputError: It has examples of several lengths, or sparse ones.
+    """
+    return tf.nest.map_structure(_make_array, batch)
+
+
+def _make_array(leaf: Any) -> Any:
+    if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
+        raise BadInputError(
+            "A batch must be of dense arrays, shared out along their first axis. "
+            f"Received: a {type(leaf).__name__}. Pad it where it is read (to_tensor(), "
+            "tf.sparse.to_dense), and have the step take the padding away again, as "
+            "tf.RaggedTensor.from_tensor(rows, lengths) does."
+        )
+    return np.asarray(leaf)
+
+
 def count_batch(batch: Any) -> int:
     """Number of examples in a nest of arrays.
 
@@ -240,7 +260,7 @@ def count_batch(batch: Any) -> int:
         BadInputError: The arrays have first axes of different lengths, or none.
     """
     leaves = tf.nest.flatten(batch)
-    arrays = [np.asarray(leaf) for leaf in leaves]
+    arrays = list(map(_make_array, leaves))
     lengths = {array.shape[0] if array.ndim else -1 for array in arrays}
     if len(lengths) != 1 or -1 in lengths:
         wanted = (

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from distbench.errors import BadInputError
 from distbench.trace import Trace
-from distbench.worker.stepping.program import Program, count_batch
+from distbench.worker.stepping.program import Program, count_batch, make_arrays
 
 
 class Batches:
@@ -47,7 +47,7 @@ class Batches:
                     "Received: arrays without any. Ask for fewer steps, or give it "
                     "more examples."
                 )
-            self._drawn[step] = tf.nest.map_structure(np.asarray, batch)
+            self._drawn[step] = make_arrays(batch)
         return self._drawn[step]
 
 

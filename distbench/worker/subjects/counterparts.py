@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import nest
 
+from distbench.trace.archive import write_arrays
 from distbench.worker.subjects.batches import digest_batch
 from distbench.worker.subjects.pipeline import read_parts
 
@@ -115,7 +116,7 @@ class Counterparts:
         """Write the pairs, if there is an example that one device does not have."""
         if all(example.digest in self._has for example in self._examples):
             return
-        arrays: dict[str, Any] = {"names": np.array(self._names)}
+        arrays: dict[str, Any] = {"names": np.array(self._names, object)}
         for way in self._ways:
             for reader in range(len(self._lengths)):
                 asked = sum(example.reader == reader for example in self._examples)
@@ -128,7 +129,7 @@ class Counterparts:
                     both = _stack([(seen[leaf], due[leaf]) for _, seen, due in pairs])
                     arrays[f"{way}.{reader}.{leaf}.seen"] = both[0]
                     arrays[f"{way}.{reader}.{leaf}.due"] = both[1]
-        np.savez(folder / "counterparts.npz", **arrays)
+        write_arrays(arrays, folder / "counterparts.npz")
 
     def exchange(self, place: int, batch: Any) -> Any | None:
         """A global batch with what one device reads in the place of what it lacks.
@@ -274,8 +275,9 @@ def _map_keys(
 
 def _level(seen: Any, due: Any) -> tuple[Any, Any] | None:
     """Two arrays in one shape, where one is the longer by its padding; None if not."""
-    seen, due = np.asarray(seen), np.asarray(due)
-    if seen.dtype != due.dtype or seen.ndim != due.ndim:
+    seen, due = _make_plain(seen), _make_plain(due)
+    # Text is as wide as the longest one.
+    if seen.dtype.type is not due.dtype.type or seen.ndim != due.ndim:
         return None
     if seen.shape == due.shape:
         return seen, due
@@ -302,17 +304,19 @@ def _stack(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
     longest = tuple(map(max, zip(*shapes, strict=True)))
     rows = tuple([_fill(pair[side], longest) for pair in pairs] for side in (0, 1))
     seen, due = (np.reshape(side, (len(pairs), -1)) for side in rows)
-    return _make_plain(seen[:, :_COLUMNS]), _make_plain(due[:, :_COLUMNS])
+    return seen[:, :_COLUMNS], due[:, :_COLUMNS]
 
 
 def _fill(array: Any, shape: tuple[int, ...]) -> Any:
-    if np.shape(array) == shape:
+    array = _make_plain(array)
+    if array.shape == shape:
         return array
-    full = np.zeros(shape, np.asarray(array).dtype)
-    full[tuple(map(slice, np.shape(array)))] = array
+    full = np.zeros(shape, array.dtype)
+    full[tuple(map(slice, array.shape))] = array
     return full
 
 
 def _make_plain(array: Any) -> Any:
-    """Text as an array without Python objects."""
+    """An array that has no Python objects, as text does."""
+    array = np.asarray(array)
     return array.astype("S") if array.dtype.hasobject else array

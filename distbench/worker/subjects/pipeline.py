@@ -20,7 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.errors import BadInputError
-from distbench.worker.stepping.program import count_batch
+from distbench.trace.archive import read_arrays, write_arrays
+from distbench.worker.stepping.program import count_batch, make_arrays
 from distbench.worker.subjects.batches import digest_batch
 from distbench.worker.subjects.feeds import list_feeds
 from distbench.worker.subjects.unsharded import leave_unsharded
@@ -114,7 +115,7 @@ def read_epoch(
     rows: list[list[tuple[str, ...]]] = []
     for batch in batches:
         local = strategy.experimental_local_results(batch)
-        parts = tuple(tf.nest.map_structure(np.asarray, part) for part in local)
+        parts = tuple(map(make_arrays, local))
         kept.take(parts)
         rows.append(list(map(_digest_examples, parts)))
         if look is not None:
@@ -159,7 +160,7 @@ def read_worker_epochs(
         turn = []
         for own, remote in zip(seen, made._values, strict=True):
             with suppress(tf.errors.OutOfRangeError):
-                turn.append(remote.fetch())
+                turn.append(make_arrays(remote.fetch()))
                 own.append(_digest_examples(turn[-1]))
         is_whole = not turn
         if is_whole:
@@ -187,7 +188,7 @@ def write_epoch(epoch: Epoch, folder: Path, name: str) -> None:
         for replica, part in enumerate(parts)
         for number, array in enumerate(tf.nest.flatten(part))
     }
-    np.savez(folder / f"batches-{name}.npz", **arrays)
+    write_arrays(arrays, folder / f"batches-{name}.npz")
     document = {"is_whole": epoch.is_whole, "seen": epoch.seen}
     (folder / f"examples-{name}.json").write_text(json.dumps(document), "utf-8")
 
@@ -261,10 +262,9 @@ def read_parts(folder: Path, name: str) -> dict[int, list[list[Any]]]:
         name: Of the task.
     """
     found: dict[int, dict[int, dict[int, Any]]] = {}
-    with np.load(folder / f"batches-{name}.npz") as arrays:
-        for key in arrays.files:
-            step, replica, number = map(int, key.split("."))
-            found.setdefault(step, {}).setdefault(replica, {})[number] = arrays[key]
+    for key, array in read_arrays(folder / f"batches-{name}.npz").items():
+        step, replica, number = map(int, key.split("."))
+        found.setdefault(step, {}).setdefault(replica, {})[number] = array
     return {
         step: [
             [leaves[n] for n in sorted(leaves)] for _, leaves in sorted(parts.items())
