@@ -18,6 +18,8 @@ class Examples:
         seen: By replica and batch, what the cluster read; by worker, where each trains
             by itself.
         is_whole: Whether all read to the end of the epoch.
+        is_sure: Whether equal examples have equal digests. They need not where batches
+            of several lengths are filled up by other values than 0.
         apart: Whether those who read train by themselves, as the workers of parameter
             servers do: then each may read an epoch of its own.
         counterparts: What one device read in the place of what it never read: one for
@@ -28,6 +30,7 @@ class Examples:
     expected: tuple[tuple[str, ...], ...]
     seen: tuple[tuple[tuple[str, ...], ...], ...]
     is_whole: bool
+    is_sure: bool = True
     apart: bool = False
     counterparts: tuple[tuple[Counterpart, ...], ...] = ()
     own_left_out: bool = False

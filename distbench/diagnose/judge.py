@@ -31,6 +31,7 @@ from distbench.diagnose.notes import (
     note_left_out,
     note_metrics,
     note_packed,
+    note_padded,
     note_reshaped,
     note_rows,
     note_sizes,
@@ -85,6 +86,7 @@ def judge(evidence: Evidence) -> Judgement:
     notes = [
         judgement.message,
         note_sizes(evidence.reference),
+        note_padded(evidence.reference),
         note_left_out(evidence.reference),
         *describe_pipeline(evidence.examples),
         note_reshaped(evidence.observed),

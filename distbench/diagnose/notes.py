@@ -41,6 +41,20 @@ def note_sizes(reference: Trace) -> str:
     return f"note: {', '.join(told)} examples, in place of {usual}"
 
 
+def note_padded(reference: Trace) -> str:
+    """Whether replicas had read examples of other lengths, each padded by itself."""
+    padded = cast(Sequence[bool], reference.notes.get("padded", ()))
+    steps = [str(step) for step, is_it in enumerate(padded) if is_it]
+    if not steps:
+        return ""
+    which = f"step {steps[0]}" if len(steps) == 1 else f"steps {', '.join(steps)}"
+    return (
+        f"note: in {which} replicas read examples padded to other lengths; zeros fill "
+        "them up to the longest of all, on the cluster and on one device, so a step "
+        "that makes something else of longer padding is not seen"
+    )
+
+
 def note_left_out(reference: Trace) -> str:
     """Which examples of a Keras model no replica gets."""
     counts = cast(Sequence[int], reference.notes.get("left_out", ()))

@@ -10,6 +10,11 @@ from distbench.examples import Examples
 _UNEVEN = 1.25
 """Parts of a data set that differ by less are those of a remainder."""
 
+_UNSURE = (
+    "note: batches have several lengths, and other values than 0 fill up shorter "
+    "examples, so it is not known whether each example comes once"
+)
+
 
 def describe_pipeline(examples: Examples | None) -> tuple[str, ...]:
     """Notes about how much the replicas read; none where each trains by itself."""
@@ -17,6 +22,8 @@ def describe_pipeline(examples: Examples | None) -> tuple[str, ...]:
         return ()
     # What is told of examples, or makes no difference, is not told once more.
     is_told = bool(find_own_data(examples)) or are_known(examples)
+    if not examples.is_sure:
+        return () if is_told else (_UNSURE,)
     notes = [] if is_told else [_note_unlike(examples)]
     if not examples.apart:
         notes += [_note_sizes(examples), _note_rounds(examples)]

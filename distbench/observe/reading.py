@@ -192,6 +192,7 @@ def _read_examples(folder: Path, tasks: Sequence[str], *, apart: bool) -> Exampl
             for replica in part["seen"]
         ),
         is_whole=all(part["is_whole"] for part in (one, *parts)),
+        is_sure=all(part["is_sure"] for part in (one, *parts)),
         apart=apart,
         counterparts=_read_counterparts(folder / "counterparts.npz"),
     )

@@ -181,13 +181,27 @@ class PipedPaddedToBatch(Piped):
 
     def take_own(self, context):
         def cut(words, features, targets):
-            return words[: 1 + words[0] % 3] + 1, features, targets
+            text = tf.repeat(words[: 1 + words[0] % 3], 1 + words[1])
+            return text + 1, features, targets
 
         return super().take_own(context).map(cut).shuffle(_EPOCH)
 
     def make_batches(self, own, size):
         shapes = ([None], [FEATURES], [OUTPUTS])
         return own.padded_batch(size, padded_shapes=shapes)
+
+
+@unusual(clusters=("mwms:2", "mirrored:2"))
+class PipedPaddedToOwnBatch(PipedPaddedToBatch):
+    """Each replica pads to the longest text of its own batch, and masks the padding."""
+
+    def predict(self, batch):
+        words, features = batch[0], batch[1]
+        known = tf.cast(words > 0, self.dtype)[..., None]
+        rows = tf.nn.embedding_lookup(self.table, words)
+        embedded = tf.reduce_sum(known * rows, axis=1) / tf.reduce_sum(known, axis=1)
+        hidden = embedded @ self.first + features @ self.second + self.bias
+        return tf.tanh(hidden) @ self.head
 
 
 @unusual(clusters=_WORKERS)

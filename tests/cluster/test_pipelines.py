@@ -213,8 +213,26 @@ def test_a_pipeline_that_fails_on_the_cluster_alone_is_a_finding() -> None:
 
 
 def test_shapes_that_are_no_global_batch_are_told_of_the_pipeline() -> None:
-    with pytest.raises(BadInputError, match=r"shapes \(7,\), \(8,\).*padded_shapes"):
-        _check("PaddedToTheOwnLongest", "mwms:2")
+    with pytest.raises(BadInputError, match=r"as many axes.*shapes \(\), \(1,\)"):
+        _check("OfOtherAxes", "mwms:2")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "note"),
+    [
+        ("Padded", "", "padded to other lengths; zeros fill them up"),
+        ("PaddedNotSharded", "examples-repeated", ""),
+        ("PaddedByOther", "", "other values than 0 fill up shorter examples"),
+        ("PaddedByOtherNotSharded", "", "other values than 0 fill up shorter"),
+    ],
+)
+def test_examples_are_known_whatever_they_are_padded_to(
+    name: str, code: str, note: str
+) -> None:
+    """By zeros, that is; of other values it is said that nothing was counted."""
+    (run,) = _check(name, "mwms:2").runs
+    assert [finding.code for finding in run.findings] == [code][: bool(code)]
+    assert note in run.message
 
 
 @pytest.mark.parametrize(

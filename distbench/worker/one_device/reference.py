@@ -264,6 +264,7 @@ class Reference:
             repeats=self.repeats,
             places=[session.program.find_place(s) for s in range(len(digests))],
             left_out=[session.program.count_left_out(s) for s in range(len(digests))],
+            padded=[session.program.is_padded(s) for s in range(len(digests))],
             narrowest=self.narrowest,
             begun=[session.begun.get(s, {}) for s in range(len(digests))],
             draws=self.draws,

@@ -169,6 +169,10 @@ class Program:
         """Number of the batch in its epoch that a step trains on."""
         return step
 
+    def is_padded(self, step: int) -> bool:  # noqa: ARG002  # not by default
+        """Whether a replica read shorter examples, and some are filled up."""
+        return False
+
     def split(
         self, scenario: Scenario, replicas: int, step: int = 0
     ) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from tensorflow.python.util import nest
 
 from distbench.trace.archive import write_arrays
 from distbench.worker.subjects.batches import digest_batch
-from distbench.worker.subjects.pipeline import read_parts
+from distbench.worker.subjects.pipeline import pad_array, read_parts
 
 _ROWS = 32
 """Examples of a batch that are asked for theirs: laws show in a few."""
@@ -153,7 +153,7 @@ class Counterparts:
         arrays = [np.array(array) for array in tf.nest.flatten(batch)]
         for row, due in found.items():
             for array, leaf in zip(arrays, due, strict=True):
-                array[row] = leaf
+                array[row] = pad_array(leaf, array.shape[1:])[()]
         return tf.nest.pack_sequence_as(batch, arrays)
 
     def _find(self, example: _Example) -> Leaves | None:
@@ -216,7 +216,7 @@ class Counterparts:
         kept = self._found.setdefault((way, example.digest), {})
         if len(kept) < 2:  # two are as good as many: none is known to be the one
             if digest not in copies:
-                copies[digest] = tuple(np.array(leaf) for leaf in leaves)
+                copies[digest] = tuple(map(_copy, leaves))
             kept.setdefault(digest, copies[digest])
 
     @cached_property
@@ -244,6 +244,11 @@ class Counterparts:
             if all(both is not None for both in levelled):
                 seen, due = zip(*levelled, strict=True)
                 yield example.batch, seen, due
+
+
+def _copy(leaf: Any) -> Any:
+    # As an array of its own kind, text would lose what is 0 at its end.
+    return np.array(leaf, object if isinstance(leaf, bytes) else None)
 
 
 def _make_keys(leaves: Leaves) -> Mapping[str, str]:
@@ -302,18 +307,12 @@ def _stack(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
     """Two arrays [examples, numbers] of pairs, where all have as many numbers."""
     shapes = [np.shape(seen) for seen, _ in pairs]
     longest = tuple(map(max, zip(*shapes, strict=True)))
-    rows = tuple([_fill(pair[side], longest) for pair in pairs] for side in (0, 1))
+    rows = tuple(
+        [pad_array(_make_plain(pair[side]), longest) for pair in pairs]
+        for side in (0, 1)
+    )
     seen, due = (np.reshape(side, (len(pairs), -1)) for side in rows)
     return seen[:, :_COLUMNS], due[:, :_COLUMNS]
-
-
-def _fill(array: Any, shape: tuple[int, ...]) -> Any:
-    array = _make_plain(array)
-    if array.shape == shape:
-        return array
-    full = np.zeros(shape, array.dtype)
-    full[tuple(map(slice, array.shape))] = array
-    return full
 
 
 def _make_plain(array: Any) -> Any:

@@ -22,7 +22,7 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.trace.archive import read_arrays, write_arrays
 from distbench.worker.stepping.program import count_batch, make_arrays
-from distbench.worker.subjects.batches import digest_batch
+from distbench.worker.subjects.digests import Digests
 from distbench.worker.subjects.feeds import list_feeds
 from distbench.worker.subjects.unsharded import leave_unsharded
 
@@ -42,11 +42,13 @@ class Epoch:
         seen: By replica, or by worker of parameter servers, and batch: a digest of each
             example.
         is_whole: Whether the data set came to its end.
+        is_sure: Whether equal examples have equal digests; see `Digests`.
     """
 
     batches: Mapping[int, tuple[Any, ...]]
     seen: Sequence[Sequence[tuple[str, ...]]]
     is_whole: bool
+    is_sure: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +59,13 @@ class GlobalBatch:
         place: Its number in the epoch.
         batch: The replicas' shards, put together.
         shards: How many examples each replica got.
+        is_padded: Whether a replica's examples were filled up to the longest of all.
     """
 
     place: int
     batch: Any
     shards: tuple[int, ...]
+    is_padded: bool
 
 
 class _Kept:
@@ -112,15 +116,16 @@ def read_epoch(
         look: Is shown each batch of a replica, and the digests of its examples.
     """
     kept = _Kept(max(steps, _BATCHES))
+    digests = Digests()
     rows: list[list[tuple[str, ...]]] = []
     for batch in batches:
         local = strategy.experimental_local_results(batch)
         parts = tuple(map(make_arrays, local))
         kept.take(parts)
-        rows.append(list(map(_digest_examples, parts)))
+        rows.append(list(map(digests.make, parts)))
         if look is not None:
-            for part, digests in zip(parts, rows[-1], strict=True):
-                look(part, digests)
+            for part, made in zip(parts, rows[-1], strict=True):
+                look(part, made)
         if len(rows) == _MOST_BATCHES:
             break
     is_whole = len(rows) < _MOST_BATCHES
@@ -128,6 +133,7 @@ def read_epoch(
         batches=kept.list_all(is_whole=is_whole),
         seen=tuple(zip(*rows, strict=True)),
         is_whole=is_whole,
+        is_sure=digests.are_sure,
     )
 
 
@@ -149,6 +155,7 @@ def read_worker_epochs(
         coordinator.create_per_worker_dataset(lambda: _distribute(subject, strategy))
     )
     read = tf.function(lambda iterator: next(iterator))
+    digests = Digests()
     kept: _Kept | None = None
     seen: list[list[tuple[str, ...]]] = []
     is_whole = False
@@ -161,7 +168,7 @@ def read_worker_epochs(
         for own, remote in zip(seen, made._values, strict=True):
             with suppress(tf.errors.OutOfRangeError):
                 turn.append(make_arrays(remote.fetch()))
-                own.append(_digest_examples(turn[-1]))
+                own.append(digests.make(turn[-1]))
         is_whole = not turn
         if is_whole:
             break
@@ -169,14 +176,8 @@ def read_worker_epochs(
         for batch in turn if len(turn) == len(seen) else ():
             kept.take((batch,))
     batches_kept = {} if kept is None else kept.list_all(is_whole=is_whole)
-    return Epoch(batches=batches_kept, seen=seen, is_whole=is_whole)
-
-
-def _digest_examples(batch: Any) -> tuple[str, ...]:
-    """A text for each example: equal for equal ones, in any process and batch."""
-    return tuple(
-        digest_batch(tf.nest.map_structure(lambda a, i=i: a[i], batch))
-        for i in range(count_batch(batch))
+    return Epoch(
+        batches=batches_kept, seen=seen, is_whole=is_whole, is_sure=digests.are_sure
     )
 
 
@@ -189,7 +190,11 @@ def write_epoch(epoch: Epoch, folder: Path, name: str) -> None:
         for number, array in enumerate(tf.nest.flatten(part))
     }
     write_arrays(arrays, folder / f"batches-{name}.npz")
-    document = {"is_whole": epoch.is_whole, "seen": epoch.seen}
+    document = {
+        "is_whole": epoch.is_whole,
+        "is_sure": epoch.is_sure,
+        "seen": epoch.seen,
+    }
     (folder / f"examples-{name}.json").write_text(json.dumps(document), "utf-8")
 
 
@@ -200,7 +205,8 @@ def read_batches(
 
     That is the epoch from its start. A batch of another size, as the last one often is,
     takes the place of the last step if it comes later: what is right for many equal
-    batches need not be right for that.
+    batches need not be right for that. Where each replica pads to the longest example
+    of its own, all steps have the longest of all.
 
     Args:
         folder: Where `write_epoch` left it.
@@ -209,7 +215,7 @@ def read_batches(
         steps: How many batches are needed. Fewer come back of a shorter epoch.
 
     Raises:
-        BadInputError: What the replicas got in a step has other shapes for each.
+        BadInputError: What the replicas got in a step has other axes for each.
     """
     by_place: dict[int, list[list[Any]]] = {}
     readers: Counter[int] = Counter()
@@ -228,30 +234,56 @@ def read_batches(
     if others and steps > 1:
         first[-1] = others[0]
     # Nobody trains on the rest, which need be no global batches.
+    given = {place: [*zip(*by_place[place], strict=True)] for place in first}
+    padded = [place for place in first if any(map(_differ, given[place]))]
+    if padded:
+        shapes = [_find_longest(leaf) for leaf in zip(*given.values(), strict=True)]
+        given = {
+            place: [
+                tuple(pad_array(part, (len(part), *shape)) for part in parts)
+                for parts, shape in zip(leaves, shapes, strict=True)
+            ]
+            for place, leaves in given.items()
+        }
     return tuple(
         GlobalBatch(
             place=place,
-            batch=tf.nest.pack_sequence_as(
-                like, [_join(place, p) for p in zip(*by_place[place], strict=True)]
-            ),
+            batch=tf.nest.pack_sequence_as(like, list(map(np.concatenate, leaves))),
             shards=shards[place],
+            is_padded=place in padded,
         )
-        for place in first
+        for place, leaves in given.items()
     )
 
 
-def _join(place: int, parts: Sequence[Any]) -> Any:
-    """The replicas' shards of one array, as a global batch."""
-    shapes = [part.shape[1:] for part in parts]
-    if len(set(shapes)) > 1:
+def _differ(parts: Sequence[Any]) -> bool:
+    """Whether replicas got examples of other shapes in an array of a batch."""
+    return len({part.shape[1:] for part in parts}) > 1
+
+
+def _find_longest(leaf: Sequence[Sequence[Any]]) -> tuple[int, ...]:
+    """The shape that has room for each example of an array, of all steps and replicas.
+
+    Raises:
+        BadInputError: They have other axes.
+    """
+    shapes = {part.shape[1:] for parts in leaf for part in parts}
+    if len({*map(len, shapes)}) > 1:
         raise BadInputError(
-            f"In batch {place} the replicas got examples of the shapes "
-            f"{', '.join(map(str, shapes))}, which are no global batch that one device "
-            "could train on. Expected: one shape. Pad to the same length on all "
-            "replicas, as padded_batch(..., padded_shapes=[LENGTH]) does; an open "
-            "length becomes that of the longest example of each replica's own batch."
+            "An array of a batch must have as many axes on all replicas. Received: "
+            f"examples of the shapes {', '.join(map(str, sorted(shapes)))}, which are "
+            "no global batch that one device could train on."
         )
-    return np.concatenate(parts)
+    return tuple(map(max, zip(*shapes, strict=True)))
+
+
+def pad_array(array: Any, shape: tuple[int, ...]) -> Any:
+    """An array filled up to a shape at the end of each axis, by 0 or empty text."""
+    if array.shape == shape:
+        return array
+    full = np.full(shape, b"" if array.dtype.kind in "OS" else 0, array.dtype)
+    full[tuple(map(slice, array.shape))] = array
+    return full
 
 
 def read_parts(folder: Path, name: str) -> dict[int, list[list[Any]]]:

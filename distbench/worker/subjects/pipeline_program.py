@@ -67,6 +67,10 @@ class PipelineProgram(UserProgram):
         """See `Program`."""
         return self._find(step).place
 
+    def is_padded(self, step: int) -> bool:
+        """See `Program`."""
+        return self._find(step).is_padded
+
     def data(self, step: int) -> Any:
         """What all replicas got in a step.
 
