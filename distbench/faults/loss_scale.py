@@ -169,14 +169,24 @@ class SkipsAloneByGoodSteps(SkipsAlone):
         self.chosen.assign(self.chosen * tf.where(finite, factor, 0.5))
 
 
-@_overflow("reduced_gradient", ("kernel", "bias"), workload="linear", replicas=(-1,))
-@optimizer("SGD", 0.1)
-class OwnOverflowLeftOut(Changing):
-    """A replica hands on zeros where its own gradients are not finite; all are."""
+class _LeavesOutOwn(Changing):
+    """A replica hands on zeros where its own gradients are not finite."""
 
     def change(self, gradients):
         finite = find_finite(gradients)
         return [tf.where(finite, gradient, 0.0) for gradient in gradients]
+
+
+@_overflow("reduced_gradient", ("kernel", "bias"), workload="linear", replicas=(-1,))
+@optimizer("SGD", 0.1)
+class OwnOverflowLeftOut(_LeavesOutOwn):
+    """A replica hands on zeros where its own gradients are not finite; all are."""
+
+
+@_overflow("reduced_gradient", ("kernel", "bias"), workload="linear", replicas=(-1,))
+@optimizer("Adam", 0.01)
+class OwnOverflowFollowedByMoments(_LeavesOutOwn):
+    """A replica hands on zeros for its own that are not finite; moments go on."""
 
 
 @_overflow("reduced_gradient", TRAINED, replicas=(-1,))

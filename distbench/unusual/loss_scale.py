@@ -81,16 +81,26 @@ class Keras3DecayUnderScale(Keras3FixedScale):
         return count_replicas()
 
 
-@unusual(workload="linear")
-@optimizer("SGD", 0.1)
-class OverflowOfSumLeftOut(Changing):
-    """Zeros are applied where the sum is not finite; it always is."""
+class LeavesOutSum(Changing):
+    """Zeros are applied where the sum is not finite."""
 
     sums_first = True
 
     def change(self, gradients):
         finite = find_finite(gradients)
         return [tf.where(finite, gradient, 0.0) for gradient in gradients]
+
+
+@unusual(workload="linear")
+@optimizer("SGD", 0.1)
+class OverflowOfSumLeftOut(LeavesOutSum):
+    """Zeros are applied where the sum is not finite; it always is."""
+
+
+@unusual(workload="linear")
+@optimizer("Adam", 0.01)
+class OverflowOfSumFollowedByMoments(LeavesOutSum):
+    """Zeros take the place of a sum that is not finite, and moments go on."""
 
 
 @unusual(workload="linear")

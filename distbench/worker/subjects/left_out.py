@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from distbench.fault import Fault
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import are_equal, widen
 from distbench.worker.stepping.injected import FaultySteps
 
 if TYPE_CHECKING:
     from distbench.worker.stepping.session import Session
     from distbench.worker.stepping.steps import Step
+    from distbench.worker.taps.collect import State
 
 
 class LeftOut:
     """Finds out whether the subject answers a fault by leaving the step out.
 
-    A loss scale answers so, or a guard of the user's: then the cluster has to leave it
-    out too, and the reference is a run with the fault. Any other answer is compared
-    with the training without the fault.
+    A loss scale answers so, or a guard of the user's, which may hand zeros to a rule
+    that goes on by its momentum: then the cluster has to leave it out too, and the
+    reference is a run with the fault. Any other answer is compared with the training
+    without the fault.
 
     Args:
         session: The subject on one device; its first step has been traced.
@@ -56,7 +60,7 @@ class LeftOut:
         if faulty is None:
             return None
         if step not in self._known:
-            self._known[step] = self._try(faulty, batch)
+            self._known[step] = self._try(faulty, batch, step)
         return faulty if self._known[step] else None
 
     def find_shard(self, step: int, replica: int) -> Step | None:
@@ -68,23 +72,48 @@ class LeftOut:
             return None
         return self._shards[replica].find(step)
 
-    def _try(self, faulty: Step, batch: Any) -> bool:
+    def _try(self, faulty: Step, batch: Any, step: int) -> bool:
+        before = self._session.read_state()
+        after = self._run(faulty, batch, before)
+        return after is not None and self.is_left_out(step, batch, before, after)
+
+    def is_left_out(self, step: int, batch: Any, before: State, after: State) -> bool:
+        """Whether a step left the model as it was, or as gradients of 0 leave it.
+
+        Counters, scales and statistics may go on: tf_keras counts a step that its loss
+        scale skips, and a scale of the user's is another variable of its model.
+
+        Args:
+            step: Its number.
+            batch: What it would train on.
+            before: The state that it began from.
+            after: What it left.
+        """
+        model = [v for v in self._session.variables if v.role == "variable"]
+        kept = {v.path for v in model if v.trainable} or {v.path for v in model}
+        keys = [key for key in before if key[0] in kept]
+        if all(are_equal(before[key], after[key]) for key in keys):
+            return True
+        if not all(np.isfinite(widen(after[key])).all() for key in keys):
+            return False
+        nothing = [Fault.corrupt(0, step, factor=0.0)]
+        zeroing = FaultySteps(self._session, nothing, as_whole=True).find(step)
+        zeroed = None if zeroing is None else self._run(zeroing, batch, before)
+        # A product with 0 may be -0.
+        return zeroed is not None and all(
+            np.array_equal(widen(zeroed[key]), widen(after[key])) for key in keys
+        )
+
+    def _run(self, by: Step, batch: Any, before: State) -> State | None:
+        """What a step leaves; None where it raises, which is another answer."""
         session = self._session
-        before = session.read_state()
         try:
-            session.run(faulty, [batch])
+            session.restore_state(before)
+            session.run(by, [batch])
         except SubjectError:
-            return False  # it raises, which is another answer
+            return None
+        else:
+            return session.read_state()
         finally:
-            after = session.read_state()
             session.board.read()  # what the taps keep is nobody's
             session.restore_state(before)
-        # Counters, scales and statistics may go on: tf_keras counts a step that its
-        # loss scale skips, and a scale of the user's is another variable of its model.
-        model = [v for v in session.variables if v.role == "variable"]
-        kept = {v.path for v in model if v.trainable} or {v.path for v in model}
-        return all(
-            are_equal(value, after[key])
-            for key, value in before.items()
-            if key[0] in kept
-        )
