@@ -30,6 +30,7 @@ from distbench.diagnose.notes import (
     note_kept_tensors,
     note_left_out,
     note_metrics,
+    note_not_finite,
     note_packed,
     note_padded,
     note_reshaped,
@@ -98,7 +99,11 @@ def judge(evidence: Evidence) -> Judgement:
     if judgement.status is Status.FAIL:
         notes.append(note_kept_tensors(evidence.observed))
     if judgement.status is Status.PASS:
-        notes += [note_metrics(evidence, judgement.compared), note_in_full(evidence)]
+        notes += [
+            note_metrics(evidence, judgement.compared),
+            note_in_full(evidence),
+            note_not_finite(evidence.reference),
+        ]
     return replace(judgement, message="; ".join(filter(None, notes)))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+import numpy as np
+
 from distbench.compare.comparison import Comparison
 from distbench.compare.ratio import are_same_factors
 from distbench.compare.totals import list_in_full
@@ -53,6 +55,40 @@ def note_padded(reference: Trace) -> str:
         "them up to the longest of all, on the cluster and on one device, so a step "
         "that makes something else of longer padding is not seen"
     )
+
+
+def note_not_finite(reference: Trace) -> str:
+    """From when on what one device trains is NaN or Inf, and can be no measure."""
+    found = find_not_finite(reference)
+    if found is None:
+        return ""
+    step, path = found
+    return (
+        f"note: on one device '{path}' is not finite from step {step} on, so from then "
+        "on there is nothing that it can be compared with"
+    )
+
+
+def find_not_finite(reference: Trace) -> tuple[int, str] | None:
+    """The step from which on a trained variable is NaN or Inf to the end, and which."""
+    trained = {
+        v.path for v in reference.variables if v.role == "variable" and v.trainable
+    }
+    found = None
+    for step in reversed(range(reference.steps)):
+        states = reference.select(step=step, phase="variable", replica=WHOLE)
+        path = next(
+            (
+                key.variable
+                for key, value in states
+                if key.variable in trained and not np.isfinite(densify(value)).all()
+            ),
+            None,
+        )
+        if path is None:
+            break
+        found = step, path
+    return found
 
 
 def note_left_out(reference: Trace) -> str:

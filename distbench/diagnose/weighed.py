@@ -19,6 +19,7 @@ from distbench.compare.vacuity import Strength, find_uncompared, find_weak_phase
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.links import Chain, judge_chain
 from distbench.diagnose.notes import (
+    find_not_finite,
     note_compiled,
     note_forgiven,
     note_reduction,
@@ -179,10 +180,15 @@ def _find_lack_of_proof(
     if empty:
         if reading.note and not (reading.evidence.fed.replays and reading.first_known):
             return Status.VACUOUS, reading.note.removeprefix("note: ")
+        text = f"no comparison of {', '.join(empty)} could have failed"
+        if (found := find_not_finite(reading.evidence.reference)) is not None:
+            return Status.VACUOUS, (
+                f"{text}: on one device '{found[1]}' is not finite from step "
+                f"{found[0]} on; look for NaN and Inf in the data and in the loss"
+            )
         return Status.VACUOUS, (
-            f"no comparison of {', '.join(empty)} could have failed: with an example "
-            "or a replica lost the numbers would be the same; use data with gradients "
-            "that are not 0"
+            f"{text}: with an example or a replica lost the numbers would be the same; "
+            "use data with gradients that are not 0"
         )
     if hidden:
         noise, advice = "noise of correct runs", "use fewer examples or a wider dtype"

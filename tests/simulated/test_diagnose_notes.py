@@ -12,6 +12,7 @@ from simulated_rule import Rule
 from training_simulator import observe
 
 from distbench.diagnose.judge import judge
+from distbench.diagnose.notes import note_not_finite
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE
 from distbench.verdict import Status
@@ -23,6 +24,24 @@ def test_examples_that_no_replica_gets_are_told() -> None:
     reference = replace(evidence.reference, notes=notes)
     judgement = judge(replace(evidence, reference=reference))
     assert "3 of 42 examples are left out" in judgement.message
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "told"),
+    [((), ""), ((1, 2), "step 1 on"), ((2,), "step 2 on"), ((1,), "")],
+)
+def test_it_is_told_from_when_on_one_device_trains_on_nan(spoilt, told) -> None:
+    """Of what is finite again, as under a loss scale, all that follows is compared."""
+    reference = Simulator(sum_squares).make_evidence().reference
+    values = {
+        key: np.full_like(value, np.nan)
+        if key.phase == "variable" and key.step in spoilt
+        else value
+        for key, value in reference.values.items()
+    }
+    note = note_not_finite(replace(reference, values=values))
+    assert told in note
+    assert bool(told) == bool(note)
 
 
 def test_what_is_wrong_with_a_last_batch_alone_is_told() -> None:
