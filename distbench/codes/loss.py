@@ -107,7 +107,9 @@ CODES = (
         signature="gradients are right, the returned number is wrong",
         meaning=(
             "Training is right, but the loss that is returned or displayed is not: "
-            "often it is that of one replica, or a mean where a sum was due."
+            "often it is that of one replica, or a mean where a sum was due. Of what a "
+            "train_step of a model returns on each replica, the fit of tf_keras shows "
+            "the sum and that of Keras 3 the mean."
         ),
         mathematics=(
             "expected: Σ_r loss_r\n"

@@ -43,6 +43,7 @@ from distbench.diagnose.pipelines import describe_pipeline
 from distbench.diagnose.randomness import find_shared_randomness
 from distbench.diagnose.rank import ALL
 from distbench.diagnose.readings import Reading, list_readings
+from distbench.diagnose.shown import find_shown, note_shown
 from distbench.diagnose.weighed import Weighed
 from distbench.diagnose.weighted_sums import explains_sums, read_weighted
 from distbench.evidence import Evidence
@@ -96,11 +97,14 @@ def judge(evidence: Evidence) -> Judgement:
         note_rows(evidence.reference, rows),
         note_cut(cut),
     ]
+    if judgement.status is Status.PASS:
+        judgement = _add(judgement, *find_shown(evidence))
     if judgement.status is Status.FAIL:
         notes.append(note_kept_tensors(evidence.observed))
     if judgement.status is Status.PASS:
         notes += [
             note_metrics(evidence, judgement.compared),
+            note_shown(evidence),
             note_in_full(evidence),
             note_not_finite(evidence.reference),
         ]

@@ -53,6 +53,9 @@ WHOLE = -1
 INITIAL = -1
 """Step number of the state before the first step."""
 
+SHOWN = "shown/"
+"""Begins the name of a number that a step shows by itself, as `fit` does."""
+
 DIGESTS = "digests"
 """The note of a trace that has digests in the place of all values but losses."""
 
@@ -71,7 +74,7 @@ class TraceKey:
         call: Which `apply_gradients` call of the step, from 0; 0 for loss and state.
         phase: One of `PHASES`.
         variable: Path of the variable, `""` for the loss, in the phase of the loss also
-            the name of a metric.
+            the name of a metric, or of what is `SHOWN`.
         replica: Global replica number, or `WHOLE`.
     """
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from distbench.trace import (
     PHASES,
+    SHOWN,
     MetricInfo,
     Phase,
     Recorded,
@@ -148,6 +149,9 @@ class KeptState:
                 so what becomes of its state by that is undone.
             values: Where to.
         """
+        for name, number in self.program.shown.items():
+            key = TraceKey(step=step, phase="loss", variable=f"{SHOWN}{name}")
+            values[key] = np.array(number)
         with self.strategy.scope():
             for name, metric in self._metrics.items():
                 result = read_result(metric)

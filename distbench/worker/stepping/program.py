@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ class Program:
         loss_reduction: How the replicas' losses combine.
         averages: Whether gradients are N times their shares and are to be averaged, as
             an aggregation path of the bench has it.
+        shown: Numbers that the last step showed by itself, by their names.
         is_compiled: Whether XLA compiles the step as a whole; known once it is built.
             Such a step can keep no tap, and only what it leaves is compared.
         calls_python: Whether the step calls Python while it runs, which may keep
@@ -49,6 +51,7 @@ class Program:
     replicas = 1
     loss_reduction: LossReduction = None
     averages = False
+    shown: Mapping[str, float] = MappingProxyType({})
     is_compiled = False
     calls_python = False
 

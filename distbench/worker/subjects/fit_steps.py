@@ -82,7 +82,12 @@ class FitStep:
         """See `Step`."""
         self._session.draws.tell_examples(shards)
         self._model.train_function = self._function
-        self._model.fit(_make_dataset(shards), steps_per_epoch=1, verbose=0)
+        history = self._model.fit(_make_dataset(shards), steps_per_epoch=1, verbose=0)
+        self._session.program.shown = {
+            name: float(numbers[-1])
+            for name, numbers in history.history.items()
+            if numbers and np.ndim(numbers[-1]) == 0
+        }
 
 
 class ScheduledFitStep(FitStep):

@@ -1,0 +1,60 @@
+"""A model with a train step of its own, which returns what `fit` shows as the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from distbench.samples.lazy import tf
+from distbench.samples.replicas import count_replicas
+
+
+class ShownModel:
+    """A factory of the model: two layers, trained on the mean over all examples.
+
+    Args:
+        keras: The Keras that it is of.
+        subject: Has the name and the words of what is registered, and `show`, which
+            makes of the replica's share what its step returns.
+    """
+
+    def __init__(self, keras: Any, subject: Any) -> None:
+        self._keras = keras
+        self._show: Callable[[Any], Any] = subject.show
+        self.__name__ = subject.__name__
+        self.__module__ = subject.__module__
+        self.__doc__ = subject.__doc__
+
+    def __call__(self) -> Any:
+        """The compiled model."""
+        keras, show = self._keras, self._show
+
+        class Model(keras.Sequential):  # type: ignore[misc,name-defined]  # it is lazy
+            def train_step(self, data: Any) -> Any:
+                features, targets = data
+                with tf.GradientTape() as tape:
+                    errors = self(features, training=True) - targets
+                    share = tf.reduce_mean(errors**2) / count_replicas()
+                variables = self.trainable_variables
+                gradients = tape.gradient(share, variables)
+                self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+                # Of the loss alone Keras 3 would show its own metric, which has none.
+                return {"loss": show(share), "share": share}
+
+        hidden = keras.layers.Dense(5, activation="tanh", name="hidden")
+        model = Model([keras.Input((4,)), hidden, keras.layers.Dense(1, name="output")])
+        model.compile(keras.optimizers.SGD(0.1))
+        return model
+
+    def data(self, step: int) -> Any:
+        """Features and targets; 2 or 4 replicas share them evenly."""
+        rng = np.random.default_rng(step)
+        features = rng.normal(size=(16, 4)).astype("float32")
+        return features, rng.normal(size=(16, 1)).astype("float32")
+
+
+def shown_model(keras: Any) -> Any:
+    """Make a factory of a class that says what its step returns."""
+    return lambda subject: ShownModel(keras, subject)

@@ -1,0 +1,28 @@
+"""What train steps of models return, as each Keras makes one number of it."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import keras, keras3_base
+from distbench.samples.replicas import count_replicas
+from distbench.samples.shown_model import shown_model
+from distbench.unusual.program import unusual
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
+@shown_model(keras)
+class ShareShown:
+    """A step returns the replica's share of the loss, which tf_keras adds up."""
+
+    @staticmethod
+    def show(loss):
+        return loss
+
+
+@unusual(clusters=("mirrored:2",))
+@shown_model(keras3_base)
+class Keras3MeanShown:
+    """A step returns the mean over its examples; Keras 3 takes the mean of these."""
+
+    @staticmethod
+    def show(loss):
+        return loss * count_replicas()

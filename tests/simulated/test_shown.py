@@ -1,0 +1,71 @@
+"""What fit shows, beside what it shows on one device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grouped_losses import sum_squares
+from grouped_training import Simulator
+
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.trace import SHOWN, MetricInfo, Trace, TraceKey
+from distbench.verdict import Status
+
+DUE = np.array([1.5, 1.25, 0.75])
+
+
+def _show(name: str, seen: np.ndarray, due: np.ndarray = DUE) -> Evidence:
+    """A training that is right, and what is shown of it."""
+    evidence = Simulator(sum_squares).make_evidence()
+
+    def add(trace: Trace, numbers: np.ndarray) -> Trace:
+        more = {
+            TraceKey(step=step, phase="loss", variable=f"{SHOWN}{name}"): value
+            for step, value in enumerate(numbers)
+        }
+        return replace(trace, values={**trace.values, **more})
+
+    return replace(
+        evidence,
+        observed=add(evidence.observed, seen),
+        reference=add(evidence.reference, due),
+    )
+
+
+@pytest.mark.parametrize(("times", "ratio"), [(3, 3.0), (1 / 3, 1 / 3)])
+def test_a_loss_that_is_n_times_or_a_share_is_misreported(times, ratio) -> None:
+    judgement = judge(_show("loss", times * DUE))
+    (finding,) = judgement.findings
+    assert (judgement.status, finding.code) == (Status.FAIL, "loss-misreported")
+    assert finding.ratio == pytest.approx(ratio)
+    assert f"fit shows {times * 1.5:.6g} as 'loss'" in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("seen", "due"),
+    [
+        (DUE * (1 + 1e-6), DUE),  # it rounds
+        (DUE + 0.1, DUE),  # as of batch statistics that each replica has for itself
+        (np.zeros(3), np.zeros(3)),
+        (np.full(3, np.nan), np.full(3, np.nan)),
+    ],
+)
+def test_any_other_loss_is_none_of_what_is_shown(seen, due) -> None:
+    judgement = judge(_show("loss", seen, due))
+    assert (judgement.status, judgement.message) == (Status.PASS, "")
+
+
+def test_other_numbers_are_noted() -> None:
+    judgement = judge(_show("rate", 3 * DUE))
+    assert judgement.status is Status.PASS
+    assert "fit shows 2.25 as 'rate', and 0.75 on one device" in judgement.message
+
+
+def test_what_a_metric_shows_is_told_of_the_metric() -> None:
+    evidence = _show("rate", 3 * DUE)
+    metrics = (MetricInfo(name="rate", state=()),)
+    observed = replace(evidence.observed, metrics=metrics)
+    assert judge(replace(evidence, observed=observed)).message == ""
