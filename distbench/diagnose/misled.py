@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import cast
 
 import numpy as np
 
 from distbench.compare.comparison import Judged
+from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import take_rows
+from distbench.diagnose.links import Chain
+from distbench.diagnose.reporting import make_context, report_causes
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, WHOLE
+from distbench.trace import COMPUTED, INITIAL, WHOLE
 from distbench.verdict import Finding
 
 _FEW = 4
@@ -18,30 +21,55 @@ _FEW = 4
 
 
 def leave_out_misled_losses(
-    evidence: Evidence, broken: Sequence[Judged], findings: Sequence[Finding]
+    evidence: Evidence, chain: Chain, findings: Sequence[Finding]
 ) -> list[Finding]:
     """Without findings of losses and gradients that follow from state of their step.
 
     One device has the same, where it is assigned what the replicas hold of that state.
-    A statistic is there before the loss then, and what is wrong with it says all.
+    A statistic is there before the loss then, and what is wrong with it says all. It
+    was taken to follow from the loss, where no finding tells of it.
 
     Args:
         evidence: What was observed and expected.
-        broken: The wrong links.
-        findings: What was found in them.
+        chain: Its links.
+        findings: What was found in those that are broken.
     """
     held = evidence.fed.held
     if held is None:
         return list(findings)
     paths = set(cast(Sequence[str], held.notes["held"]))
-    told = [
-        f.step for f in findings if f.phase == "variable" and paths & {*f.variables}
+    links = [
+        link
+        for link in chain.broken
+        if link.comparison.phase in COMPUTED and link.comparison.step != INITIAL
     ]
-    links = [j for j in broken if j.comparison.phase in COMPUTED]
-    if not told or not all(_follows(evidence, link) for link in links):
+    if not links or not all(_follows(evidence, link) for link in links):
         return list(findings)
-    first = min(told)
-    return [f for f in findings if f.phase not in COMPUTED or f.step < first]
+    more: list[Finding] = []
+    if not any(_is_about(finding, paths) for finding in findings):
+        more = list(_explain(evidence, chain, paths))
+    told = [f.step for f in (*findings, *more) if _is_about(f, paths)]
+    first = min(told, default=evidence.reference.steps)
+    left = [f for f in findings if f.phase not in COMPUTED or f.step < first]
+    return [*left, *more]
+
+
+def _is_about(finding: Finding, paths: Collection[str]) -> bool:
+    return finding.phase == "variable" and not {*finding.variables}.isdisjoint(paths)
+
+
+def _explain(
+    evidence: Evidence, chain: Chain, paths: Collection[str]
+) -> Iterator[Finding]:
+    """Findings of state that seems to follow from the losses that are made of it."""
+    links = [
+        link
+        for link in chain.following
+        if link.comparison.phase == "variable" and link.comparison.variable in paths
+    ]
+    if links:
+        context = make_context(evidence, chain, "variable", links)
+        yield from report_causes(context, explain_cases(context), links)
 
 
 def _follows(evidence: Evidence, link: Judged) -> bool:

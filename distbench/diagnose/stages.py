@@ -58,7 +58,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings = tell_own_copies(evidence, later, findings)
     findings = leave_out_led_losses(evidence, findings)
     findings = leave_out_led(evidence, later, findings)
-    findings = leave_out_misled_losses(evidence, later, findings)
+    findings = leave_out_misled_losses(evidence, chain, findings)
     findings = leave_out_of_losses(evidence, later, findings)
     findings = tell_unled(evidence, chain, findings)
     findings = tell_late_copies(evidence, chain, findings)

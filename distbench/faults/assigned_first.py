@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from distbench.faults.fault import fault
-from distbench.unusual.assigned_first import DividedByMovingWeight
+from distbench.unusual.assigned_first import (
+    DividedByMovingLoss,
+    DividedByMovingWeight,
+)
 
 _LIKE = "tensorflow/tensorflow#23792"
 _CLUSTERS = ("mirrored:3", "mwms:2")
@@ -38,3 +41,24 @@ class DividedByDecayedOften(DividedByMovingWeight):
 
     def move(self, own):
         self.weight.assign_add(0.25 * (own - self.weight))
+
+
+@fault("scale-error", "variable", ("weight",), like=_LIKE, clusters=_CLUSTERS)
+class DividedByLossOfEach(DividedByMovingLoss):
+    """All replicas assign the same mean of the loss, and that is summed."""
+
+    aggregation = "SUM"
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    ("weight",),
+    like="keras-team/keras#20541",
+    clusters=_CLUSTERS,
+)
+class DividedByMeanOfShares(DividedByMovingLoss):
+    """The shares of the loss are averaged over the replicas and not added up."""
+
+    def move(self, own):
+        self.weight.assign(0.75 * self.weight + 0.25 * own)

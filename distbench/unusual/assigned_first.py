@@ -34,3 +34,13 @@ class DividedByMovingWeight(Program):
     def move(self, own):
         """Assigns the mean, given what the own examples weigh."""
         self.weight.assign(0.75 * self.weight + 0.25 * all_reduce("sum", own))
+
+
+@unusual()
+class DividedByMovingLoss(DividedByMovingWeight):
+    """The loss is divided by a moving mean of that of all examples."""
+
+    def reduce_losses(self, losses, batch):
+        share = tf.reduce_sum(losses) / self.examples
+        self.move(tf.stop_gradient(share))
+        return share / self.weight
