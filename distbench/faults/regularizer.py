@@ -6,7 +6,7 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import BIAS, HEAD, SECOND, PenalisedProgram, WholePenalty
 from distbench.samples.replicas import count_replicas, find_replica
-from distbench.unusual.likelihood import LearnedNoise
+from distbench.unusual.likelihood import LearnedNoise, LearnedNoises
 from distbench.unusual.penalties import PenaltyForEachExample
 
 _WHERE = (SECOND, HEAD)
@@ -90,6 +90,16 @@ class PenaltyOnSmallVariables(WholePenalty, PenalisedProgram):
 )
 class WholeNormaliser(WholePenalty, LearnedNoise):
     """The logarithm of a trained noise is added in full by every replica."""
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    ("noise",),
+    like="keras-team/keras#19891",
+)
+class WholeNormalisers(WholePenalty, LearnedNoises):
+    """The logarithms of two trained noises are added in full by every replica."""
 
 
 @fault(

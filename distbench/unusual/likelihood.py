@@ -23,3 +23,24 @@ class LearnedNoise(Program):
 
     def compute_penalty(self):
         return 0.5 * self.noise
+
+
+@unusual()
+class LearnedNoises(LearnedNoise):
+    """Two errors, each divided by a noise of its own; their logarithms are shared."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.noise = tf.Variable([0.3, -0.2], name="noise")
+
+    def reduce_losses(self, losses, batch):
+        spread = tf.reduce_sum(self.predict(batch) ** 2, axis=1) / self.examples
+        first, second = tf.unstack(tf.exp(-self.noise))
+        share = super().reduce_losses(losses, batch)
+        return first * share + second * tf.reduce_sum(spread)
+
+    def compute_losses(self, batch):
+        return Program.compute_losses(self, batch)
+
+    def compute_penalty(self):
+        return 0.5 * tf.reduce_sum(self.noise)

@@ -57,6 +57,38 @@ def make_mean_of_shard() -> Any:
     return make_with_step(step)
 
 
+def make_whole_variances() -> Any:
+    """Two errors with trained noises, of which each replica adds all logarithms."""
+    import tensorflow as tf
+    import tf_keras as keras
+
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(2)
+            self.noise = self.add_weight(name="noise", shape=(2,), initializer="zeros")
+
+        def call(self, x: Any) -> Any:
+            return self.dense(x)
+
+        def train_step(self, batch: Any) -> Any:
+            x, y = batch
+
+            def loss_of() -> Any:
+                count = tf.distribute.get_strategy().num_replicas_in_sync
+                errors = (self(x) - y) ** 2, tf.abs(self(x) - y)
+                means = [tf.reduce_mean(error) / count for error in errors]
+                first, second = tf.unstack(tf.exp(-self.noise))
+                terms = first * means[0] + second * means[1]
+                return terms + 0.5 * tf.reduce_sum(self.noise)
+
+            return {"mine": train(self, loss_of)}
+
+    model = Model()
+    model.compile(keras.optimizers.Adam(0.1))
+    return model
+
+
 def make_micro_steps() -> Any:
     """A step that takes the shard in two halves and averages their gradients."""
 

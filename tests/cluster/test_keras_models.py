@@ -85,6 +85,14 @@ def test_a_later_update_of_a_step_goes_on_from_where_noise_led_the_first() -> No
             "subject",
         ),
         (
+            "keras_steps.py:make_whole_variances",
+            "mirrored:2",
+            "regularizer-not-scaled",
+            "local_gradient",
+            "noise",
+            "subject",
+        ),
+        (
             "keras_steps.py:make_not_reduced",
             "mirrored:2",
             "missing-reduction",

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.ratio import SAME, are_alike
-from distbench.compare.values import Array
+from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import Row, add_weighted, fit_weights
-from distbench.trace import WHOLE
+from distbench.trace import WHOLE, Trace
 
 
 def explain_by_terms(context: Context) -> Iterator[Hypothesis]:
@@ -26,13 +26,16 @@ def explain_by_terms(context: Context) -> Iterator[Hypothesis]:
     found = [_snap(float(factor), context.replicas) for factor in factors]
     if are_alike(found):
         return
-    wrong = [factor for factor in found if factor != 1]
-    code, _ = _name(wrong[0], context.replicas)
+    wrong = {place: factor for place, factor in enumerate(found) if factor != 1}
+    code, _ = _name(next(iter(wrong.values())), context.replicas)
+    terms = context.evidence.terms
+    if code == "loss-not-scaled" and all(_is_penalty(terms[place]) for place in wrong):
+        code = "regularizer-not-scaled"
     yield Hypothesis(
         code=code,
         predicted={row.number: add_weighted(found, row.features) for row in rows},
         detail=_describe(found, context.replicas),
-        ratio=wrong[0],
+        ratio=next(iter(wrong.values())),
     )
 
 
@@ -85,6 +88,22 @@ def _list_features(context: Context, number: int) -> tuple[Array, ...]:
     found = [term.get(case.key) for term in context.evidence.terms]
     known = [take_rows(value, case) for value in found if value is not None]
     return tuple(known) if len(known) == len(found) else ()
+
+
+def _is_penalty(term: Trace) -> bool:
+    """Whether each shard gives what the global batch does: no example is in it."""
+    return all(
+        _are_near(densify(whole), densify(shard))
+        for key, whole in term.select(phase="local_gradient", replica=WHOLE)
+        for replica in range(term.replicas)
+        if (shard := term.get(key.at(replica))) is not None
+    )
+
+
+def _are_near(value: Array, other: Array) -> bool:
+    if value.shape != other.shape:
+        return False
+    return measure_size(value - other) <= SAME * measure_size(value)
 
 
 def _snap(factor: float, replicas: int) -> float:
