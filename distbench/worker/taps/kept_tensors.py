@@ -18,6 +18,9 @@ from distbench.worker.taps.exchange import is_made_of
 from distbench.worker.taps.seen import Seen
 
 _FRAMEWORKS = ("tensorflow", "tf_keras", "keras")
+_OF_THEIRS = ("_call_result",)
+"""Attributes that a framework itself keeps on objects of the user's classes: what the
+`result` of a metric has given."""
 
 
 def list_kept_tensors(root: Any, seen: Seen) -> tuple[str, ...]:
@@ -36,6 +39,8 @@ def list_kept_tensors(root: Any, seen: Seen) -> tuple[str, ...]:
     kept: dict[str, list[Any]] = {}
     for item in find_held(root, _is_of_user):
         for name, value in get_attributes(item).items():
+            if name in _OF_THEIRS:
+                continue
             kept.setdefault(name, []).extend(_list_traced(value))
     return tuple(n for n, found in kept.items() if found and is_made_of(found, given))
 
