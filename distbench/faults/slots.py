@@ -5,7 +5,12 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.collecting import Collecting
 from distbench.samples.lazy import tf
-from distbench.samples.optimizers import Lookahead, OwnRule, optimizer
+from distbench.samples.optimizers import (
+    Lookahead,
+    OwnRule,
+    SignsBesideDecay,
+    optimizer,
+)
 from distbench.samples.replicas import all_reduce, count_replicas, find_copy, update
 
 _NAME = "OwnRule"
@@ -288,6 +293,21 @@ class SlotFedWithMean(OwnRule):
 
     def update_slot(self, slot, grad, var):
         slot.assign(self.beta * slot + grad / count_replicas())
+
+
+@fault(
+    "scale-error",
+    "slot",
+    name_slots("m"),
+    like="keras-team/keras#20541",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class SlotBesideDecayFedWithMean(SignsBesideDecay):
+    """The same beside a decay, of a rule that takes the signs of what slots give."""
+
+    def update_slot(self, slot, grad, var):
+        return super().update_slot(slot, grad / count_replicas(), var)
 
 
 @fault(

@@ -124,6 +124,35 @@ class OwnRule:
         return {"name": "OwnRule"}
 
 
+class SignsBesideDecay(OwnRule):
+    """A step along signs, and a decay apart from them (Lion).
+
+    var <- var - rate (sign(beta m + (1 - beta) g) + decay var), before m takes g
+    """
+
+    rate = 0.01
+    decay = 0.1
+    memory = 0.99
+
+    def _resource_apply_dense(
+        self, grad: Any, var: Any, apply_state: Any = None
+    ) -> Any:
+        del apply_state
+        slot = self.get_slot(var, "m")  # type: ignore[attr-defined]  # of the base
+        self.update_variable(var, slot, grad)
+        return self.update_slot(slot, grad, var)
+
+    def update_slot(self, slot: Any, grad: Any, var: Any) -> Any:
+        """Change one copy of a slot."""
+        del var
+        return slot.assign(self.memory * slot + (1 - self.memory) * grad)
+
+    def update_variable(self, var: Any, slot: Any, grad: Any) -> Any:
+        """Change one copy of a variable."""
+        way = tf.sign(self.beta * slot + (1 - self.beta) * grad)
+        return var.assign_sub(self.rate * (way + self.decay * var))
+
+
 class AlongNewMomentum(OwnRule):
     """Nesterov's momentum: var <- var - rate (beta m + g), m as it was just made."""
 

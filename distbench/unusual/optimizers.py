@@ -11,6 +11,7 @@ from distbench.samples.optimizers import (
     Lookahead,
     OwnRule,
     ScaledByEstimate,
+    SignsBesideDecay,
     optimizer,
 )
 from distbench.samples.program import Program
@@ -76,6 +77,12 @@ class AnotherRuleFromTheSixthStepOn(Switching):
 @optimizer("Optimizer", "OwnRule")
 class SquaresCorrectedForTheirStart(Corrected):
     """A mean of squares is corrected by the number of steps, as in Adam."""
+
+
+@unusual(workload="embedding")
+@optimizer("Optimizer", "OwnRule")
+class SignsOfMomentumBesideDecay(SignsBesideDecay):
+    """A step is the sign of momentum and gradient, beside a decay, as under Lion."""
 
 
 @unusual(workload="linear")

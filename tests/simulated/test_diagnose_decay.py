@@ -342,3 +342,20 @@ def test_a_trust_ratio_without_a_decay_has_other_causes(name):
     findings = judge(observe(fault, replicas=3, rule=rule)).findings
     assert findings
     assert "weight-decay-repeated" not in {finding.code for finding in findings}
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("name", ["momentum", *swept("adam")])
+def test_a_slot_that_no_variable_leads_has_no_decay(name, replicas):
+    """Beside a decay apart from it, an N-th of a gradient is nothing but that."""
+    rule = Rule(name=name, decay=0.1)
+
+    def update(new, old, gradients, run):
+        return rule.update(
+            old, {k: scale(g, 1 / replicas) for k, g in gradients.items()}
+        )
+
+    evidence = observe(Fault(update=update), replicas=replicas, rule=rule)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("scale-error", "slot")
+    assert finding.ratio == pytest.approx(1 / replicas, rel=1e-3)

@@ -84,8 +84,12 @@ def _list_decayed(context: Context) -> Iterator[tuple[float, dict[int, Array]]]:
     """How often a decay counts, and what one device says that this leads to.
 
     A trust ratio, which makes the step as long as a share of the variable, makes it N
-    times as long where that is N times as large, and so it is divided.
+    times as long where that is N times as large, and so it is divided. What larger
+    variables leave alone has no decay in it: halved state beside the whole gradient is
+    nothing but state that takes half the gradient.
     """
+    if not _is_led_by_variables(context):
+        return
     for trace in context.evidence.fed.decayed:
         times = float(str(trace.notes["times"]))
         found = context.read_state(trace)
@@ -96,6 +100,16 @@ def _list_decayed(context: Context) -> Iterator[tuple[float, dict[int, Array]]]:
                 predicted[number] = base + length * (value - base)
             if predicted and not _is_longer(context, predicted):
                 yield times, predicted
+
+
+def _is_led_by_variables(context: Context) -> bool:
+    """Whether larger variables, and all else as it was, move any value."""
+    return any(
+        not context.are_near(case := context.cases[number], value, case.expected)
+        for trace in context.evidence.fed.decayed
+        if not trace.notes["whole"]
+        for number, value in context.read_state(trace).items()
+    )
 
 
 def _is_longer(context: Context, predicted: Mapping[int, Array]) -> bool:
