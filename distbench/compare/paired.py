@@ -6,6 +6,7 @@ are its rows, one replica's after the other's.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -19,7 +20,12 @@ from distbench.compare.values import measure_size
 from distbench.evidence import Inside
 from distbench.trace import WHOLE, Trace, TraceKey
 from distbench.trace.dtypes import DType, has_bytes, name_dtype
-from distbench.trace.intermediates import INTERMEDIATES, Made, made_from_json
+from distbench.trace.intermediates import (
+    INTERMEDIATES,
+    Made,
+    made_from_json,
+    name_given,
+)
 
 Array = npt.NDArray[Any]
 Near = Callable[[Array, Array], bool]
@@ -28,6 +34,10 @@ Part = Literal["same", "sum", "rows", "none"]
 
 _READS = ("ReadVariableOp", "ResourceGather")
 """Ops that read what earlier updates of the step have left."""
+_GIVEN = frozenset({*_READS, "Captured", "Placeholder"})
+"""Ops that have what is handed to them, and make nothing."""
+_JOINING = frozenset({"Add", "AddN", "AddV2", "Identity"})
+"""Ops that make of addends an addend."""
 _DIGITS = 0.75
 """Share of a dtype's digits to which values have to agree that are the same."""
 
@@ -78,8 +88,12 @@ class Paired:
         return [n for n, one in self.made.items() if not {*moved}.isdisjoint(one.moves)]
 
     def is_astray(self, name: str) -> bool:
-        """Whether replicas have no part of what one device has there."""
-        return self.relate(name) == "none"
+        """Whether replicas have no part of what one device has there.
+
+        How many examples something is of is another number on each, and no mistake:
+        what becomes of them says whether it is taken for one.
+        """
+        return self.relate(name) == "none" and name not in self._counts
 
     def is_read(self, name: str) -> bool:
         """Whether a value may be what an earlier update of the step has left.
@@ -118,7 +132,8 @@ class Paired:
         if name not in self._parts:
             found = self.find(name)
             told = None if found is None else self._tell(*found, self._lost[name])
-            self._parts[name] = told
+            is_part = told == "none" and name in self._addends
+            self._parts[name] = "sum" if is_part else told
         return self._parts[name]
 
     def find(self, name: str) -> tuple[Array, list[Array]] | None:
@@ -159,6 +174,49 @@ class Paired:
                 own = _find_lost(np.dtype(np.float32))
             lost[name] = max([own, *(lost.get(p, 0.0) for p in made.parents)])
         return lost
+
+    @cached_property
+    def _counts(self) -> frozenset[str]:
+        """Whole numbers that are made of shapes alone, one at a time."""
+        found: set[str] = set()
+        for name, made in self.made.items():
+            parents = [p for p in made.parents if p in self.made]
+            if (
+                made.op not in _GIVEN
+                and found.issuperset(parents)
+                and all(map(_is_whole_number, self.list_parts(name)))
+            ):
+                found.add(name)
+        return frozenset(found)
+
+    @cached_property
+    def _addends(self) -> frozenset[str]:
+        """Gradients of micro-steps, or sums of some, that all add up to one device's.
+
+        A replica's micro-step has other examples than one device's has: they are alike
+        in all of them together.
+        """
+        told = [
+            one
+            for micro_steps in list_given(self._observed, self._reference, self._step)
+            if _add_up(micro_steps)
+            for one in micro_steps
+        ]
+        shapes = {whole.shape for whole, _ in told}
+        found: set[str] = set()
+        for name, made in self.made.items():
+            parents = [p for p in made.parents if p in self.made]
+            if made.op in _JOINING and parents and found.issuperset(parents):
+                found.add(name)
+                continue
+            seen = self.find(name) if shapes else None
+            if (
+                seen is not None
+                and seen[0].shape in shapes
+                and any(_are_equal(seen, one) for one in told)
+            ):
+                found.add(name)
+        return frozenset(found)
 
     @cached_property
     def _parents(self) -> Mapping[str, tuple[str, ...]]:
@@ -207,6 +265,53 @@ class Paired:
         )
         # Such values are never sparse, and their dtype says how they may round.
         return value if isinstance(value, np.ndarray) else None
+
+
+def list_given(
+    observed: Trace, reference: Trace, step: int
+) -> Iterator[Sequence[tuple[Array, list[Array]]]]:
+    """What tapes gave for a variable in each micro-step: one device, and replicas.
+
+    Nothing of variables of which a step takes one gradient, or not as many everywhere.
+    """
+    for info in observed.variables:
+        found: list[tuple[Array, list[Array]]] = []
+        for number in itertools.count():
+            name = name_given(number, info.path)
+            place = TraceKey(step=step, phase="loss", variable=name)
+            whole = reference.get(place.at(WHOLE))
+            parts = [observed.get(place.at(r)) for r in range(observed.replicas)]
+            if not isinstance(whole, np.ndarray) or not all(
+                isinstance(part, np.ndarray) for part in parts
+            ):
+                break
+            found.append((whole, cast(list[Array], parts)))
+        if len(found) > 1:
+            yield found
+
+
+def _add_up(micro_steps: Sequence[tuple[Array, list[Array]]]) -> bool:
+    """Whether replicas' gradients of all micro-steps make up those of one device."""
+    wholes = [whole for whole, _ in micro_steps]
+    parts = [part for _, own in micro_steps for part in own]
+    if len({value.shape for value in (*wholes, *parts)}) > 1:
+        return False
+    due, seen = (
+        np.asarray(np.sum(v, axis=0, dtype=np.float64)) for v in (wholes, parts)
+    )
+    return _make_near(_find_lost(wholes[0].dtype), due, parts)(seen, due)
+
+
+def _is_whole_number(value: Array) -> bool:
+    return value.size == 1 and np.issubdtype(value.dtype, np.integer)
+
+
+def _are_equal(
+    one: tuple[Array, Sequence[Array]], other: tuple[Array, Sequence[Array]]
+) -> bool:
+    """Whether one device has the same twice, and each replica has."""
+    pairs = zip((one[0], *one[1]), (other[0], *other[1]), strict=True)
+    return all(np.array_equal(left, right) for left, right in pairs)
 
 
 def _find_lost(dtype: DType) -> float:

@@ -105,6 +105,42 @@ class MicroStepsClipped(MicroSteps):
         super().apply(tf.clip_by_global_norm(gradients, 0.05)[0])
 
 
+class MicroStepsChanged(OwnReduction, MicroSteps):
+    """Something is done to what each replica has of each micro-step."""
+
+    def differentiate(self, batch, number):
+        loss, gradients = super().differentiate(batch, number)
+        return loss, [self.change(gradient) for gradient in gradients]
+
+
+@fault(
+    "nonlinear-before-reduction",
+    _PHASE,
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class EachMicroStepClipped(MicroStepsChanged):
+    """Every micro-step's gradient is clipped, before they are added up."""
+
+    def change(self, gradient):
+        return tf.clip_by_norm(gradient, 0.05)
+
+
+@fault(
+    "nonlinear-before-reduction",
+    _PHASE,
+    TRAINED,
+    like="horovod/horovod#3786",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class SignsOfMicroSteps(MicroStepsChanged):
+    """The signs of micro-steps are added up."""
+
+    def change(self, gradient):
+        return 0.01 * tf.sign(gradient)
+
+
 @fault(_CLIP, _PHASE, TRAINED[:-1], like="LeelaChessZero/lczero-training#162")
 class FirstOfTwoTurnsClipped(InTurn):
     """The first of two networks in turn is clipped, and the second one sees that."""

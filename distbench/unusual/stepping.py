@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.samples.lazy import legacy, tf
-from distbench.samples.program import Program
+from distbench.samples.program import OwnReduction, Program
 from distbench.samples.replicas import count_replicas
 from distbench.unusual.program import unusual
 
@@ -51,6 +51,14 @@ class MicroStepsInLoop(MicroSteps):
             loss += share
         self.apply(self.transform(total))
         return loss
+
+
+@unusual()
+class MicroStepsClippedTogether(OwnReduction, MicroSteps):
+    """What all replicas add up in their micro-steps is clipped."""
+
+    def reduce(self, gradients):
+        return tf.clip_by_global_norm(super().reduce(gradients), 0.05)[0]
 
 
 @unusual()

@@ -13,10 +13,12 @@ from inside_runs import EVEN, ROWS, SIZES, Program
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.intermediates import find_astray, limits_addends, starts_right
 from distbench.evidence import Inside
+from distbench.trace import WHOLE, Trace, TraceKey, VariableInfo
 from distbench.trace.intermediates import (
     INTERMEDIATES,
     made_from_json,
     made_to_json,
+    name_given,
 )
 
 
@@ -378,3 +380,71 @@ def test_behind_what_is_infinite_on_one_device_nothing_is_followed() -> None:
     program.compute("loss", "Sum", ["rows"], share)
     inside = program.end("loss", moves={"weight": "step"})
     assert find_astray(inside, 0, {"weight"}) == ()
+
+
+def count_to(piece: int) -> Any:
+    return lambda n: np.asarray(piece * n // 2, np.int32)
+
+
+def micro_steps(change: Any, *, told: bool = True) -> Inside:
+    """Sums of each half of the own examples, something done to each, added up."""
+    program = Program()
+    program.give()
+    program.compute("n", "StridedSlice", [], lambda: np.asarray(0, np.int32))
+    program.whole["n"] = np.asarray(len(ROWS), np.int32)
+    sizes = [np.asarray(size, np.int32) for size in SIZES]
+    program.parts["n"], program.alone["n"] = list(sizes), list(sizes)
+    made = []
+    for piece in range(2):
+        ends = [
+            program.compute(f"{name}{piece}", "FloorDiv", ["n"], count_to(place))
+            for name, place in (("low", piece), ("high", piece + 1))
+        ]
+        program.compute(
+            f"given{piece}",
+            "MatMul",
+            ["rows", *ends],
+            lambda rows, low, high: np.sum(rows[low:high], axis=0),
+        )
+        program.compute(f"made{piece}", "Square", [f"given{piece}"], change)
+        made.append(f"made{piece}")
+    program.compute("sum", "AddV2", made, lambda a, b: a + b)
+    inside = program.end(moves={"w": "sum"})
+    info = VariableInfo(path="w", role="variable", shape=(2,), dtype="float32")
+    infos = (info,) if told else ()
+    return Inside(
+        reference=tell_given(inside.reference, infos),
+        observed=tell_given(inside.observed, infos),
+    )
+
+
+def tell_given(trace: Trace, infos: tuple[VariableInfo, ...]) -> Trace:
+    """With what a tape gave in each micro-step."""
+    given = {
+        TraceKey(
+            step=0, phase="loss", variable=name_given(number, "w"), replica=replica
+        ): value
+        for number in range(2)
+        for replica in (WHOLE, 0, 1)
+        if (
+            value := trace.get(
+                TraceKey(
+                    step=0, phase="loss", variable=f"given{number}", replica=replica
+                )
+            )
+        )
+        is not None
+    }
+    return replace(trace, values={**trace.values, **given}, variables=infos)
+
+
+def test_micro_steps_that_add_up_are_right_whatever_examples_each_is_of() -> None:
+    assert find_astray(micro_steps(lambda v: v * np.float32(2)), 0, {"w"}) == ()
+    found = find_astray(micro_steps(lambda v: v**2), 0, {"w"})
+    assert [one.made.name for one in found] == ["made0", "made1"]
+    assert all(one.is_statistic and one.of_share for one in found)
+
+
+def test_how_many_examples_a_replica_has_leads_nobody_astray() -> None:
+    found = find_astray(micro_steps(lambda v: v**2, told=False), 0, {"w"})
+    assert [one.made.name for one in found] == ["given0", "given1"]
