@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from distbench.faults.fault import fault
+from distbench.samples.lazy import tf
 from distbench.samples.program import BIAS, TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas
-from distbench.unusual.kept_back import LargestOfSum, RowsKeptBackUnderStatistics
+from distbench.unusual.kept_back import (
+    LargestOfSum,
+    RowsKeptBackUnderStatistics,
+    SignsAsLargeAsSum,
+)
 
 _MOVED = tuple(path for path in TRAINED if path != BIAS)
 """Batch statistics take away what a bias adds."""
@@ -55,3 +60,17 @@ class HalfKeptBack(RowsKeptBackUnderStatistics):
             for kept in self.kept:
                 kept.assign(0.5 * kept)
         return handed
+
+
+@fault(
+    "nonlinear-before-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="horovod/horovod#3786",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class SignsAsLargeAsAddends(SignsAsLargeAsSum):
+    """Signs of the sum are as large as the replicas' own gradients are together."""
+
+    def measure(self, own, total):
+        return all_reduce("sum", tf.reduce_mean(tf.abs(own)))

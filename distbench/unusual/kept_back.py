@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import FEATURES, ByHand
-from distbench.samples.replicas import all_reduce
+from distbench.samples.program import FEATURES, ByHand, OwnReduction
+from distbench.samples.replicas import all_reduce, make_zeros
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.local_state import ErrorFeedback, make_local
 from distbench.unusual.program import unusual
@@ -64,3 +64,29 @@ class LargestOfSum(ErrorFeedback):
 @unusual(clusters=("mirrored:2", "mwms:3"))
 class LargestOfSumUnderStatistics(LargestOfSum, RowsKeptBackUnderStatistics):
     """The same under batch statistics."""
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class SignsAsLargeAsSum(OwnReduction):
+    """Signs of the sum, as large as it is on average; it takes up what that leaves."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.rest = make_zeros(self.trained(), "rest", "ONLY_FIRST_REPLICA")
+
+    def variables(self):
+        return [*self.trained(), *self.rest]
+
+    def reduce(self, gradients):
+        made = []
+        for rest, gradient in zip(self.rest, gradients, strict=True):
+            own = tf.convert_to_tensor(gradient)
+            total = rest + all_reduce("sum", own)
+            made.append(self.measure(own, total) * tf.sign(total))
+            rest.assign(total - made[-1])
+        return made
+
+    def measure(self, own, total):
+        """How large all signs are."""
+        del own
+        return tf.reduce_mean(tf.abs(total))

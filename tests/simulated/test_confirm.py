@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gradient_values import add_up, to_array
 from judged_runs import MEAN
 from simulated_rule import Rule
 from training_simulator import KERNEL, Fault, observe
@@ -74,6 +75,31 @@ def test_an_accumulator_that_lies_before_the_correction_is_not_told_again() -> N
     told = confirm_first(findings, PUT_IN, corrected, evidence)
     assert len(told) == 1
     assert len(confirm_first(findings, PUT_IN, corrected)) == 2
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_what_is_left_of_a_sum_is_off_by_what_was_handed_over(other: bool) -> None:
+    """An error feedback keeps what is left, whatever gradient is put in after it."""
+    rule = Rule(name="momentum", beta=0.0)
+
+    def bend(value):
+        return value - np.float32(0.25) * np.abs(value)
+
+    def keep_rest(new, old, gradients, run):
+        total = sum(np.asarray(g[KERNEL], np.float32) for g in run.locals)
+        wrong = total**2 if other else bend(total) - total
+        return {**new, SLOT: (total - wrong).astype(np.float32)}
+
+    def reduce(locals_, step):
+        sums = [add_up(locals_) for _ in locals_]
+        return [{**g, KERNEL: bend(to_array(g[KERNEL]))} for g in sums]
+
+    evidence = observe(Fault(reduce=reduce, update=keep_rest), rule=rule)
+    corrected = observe(Fault(update=keep_rest), rule=rule)
+    corrected = put_right(corrected, corrected.observed)
+    findings = judge(evidence).findings[:1]
+    told = confirm_first(findings, PUT_IN, corrected, evidence)
+    assert len(told) == 1 + other
 
 
 def test_a_slot_that_the_correction_changes_is_told() -> None:

@@ -23,6 +23,10 @@ def find_largest(gradients: Gradients) -> float:
     return max(float(np.abs(to_array(value)).max()) for value in gradients.values())
 
 
+def add_sizes(gradients: Gradients) -> float:
+    return float(sum(np.abs(to_array(value)).sum() for value in gradients.values()))
+
+
 def divide(gradients: Gradients, size: float) -> Gradients:
     return {path: scale(g, 1 / size) for path, g in gradients.items()}
 
@@ -37,8 +41,12 @@ JOINED = {
 
 @pytest.mark.parametrize(
     ("measure", "what"),
-    [(measure_all, "norms"), (find_largest, "largest elements")],
-    ids=["norm", "largest"],
+    [
+        (measure_all, "norms"),
+        (find_largest, "largest elements"),
+        (add_sizes, "sums of absolute values"),
+    ],
+    ids=["norm", "largest", "sum"],
 )
 @pytest.mark.parametrize("made", JOINED)
 @pytest.mark.parametrize("added", [0.25, 1e-3])
@@ -197,3 +205,36 @@ def test_a_factor_that_no_norm_gives_is_none(least: float, more: float) -> None:
 
     (finding,) = judge(observe(Fault(reduce=reduce), replicas=3, steps=3)).findings
     assert finding.code == "scale-error"
+
+
+def scale_signs(gradients: Gradients, sizes: dict[str, float]) -> Gradients:
+    return {
+        path: (np.sign(value) * sizes[path] / value.size).astype(value.dtype)
+        for path, value in gradients.items()
+    }
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("made", JOINED)
+def test_signs_that_are_scaled_by_sizes_of_the_addends_are_told(
+    made: str, replicas: int
+) -> None:
+    """As compressions do: by the mean absolute value of what they send."""
+
+    def measure(gradients: Gradients) -> dict[str, float]:
+        return {path: add_sizes({path: value}) for path, value in gradients.items()}
+
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        own = [measure(g) for g in locals_]
+        sizes = {k: float(JOINED[made](np.array([o[k] for o in own]))) for k in own[0]}
+        return [scale_signs(add_up(locals_), sizes) for _ in locals_]
+
+    evidence = observe(
+        Fault(reduce=reduce),
+        replicas=replicas,
+        alone=lambda gradients: scale_signs(gradients, measure(gradients)),
+        sparse=False,
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "nonlinear-before-reduction"
+    assert f"{made} the replicas' own sums of absolute values" in finding.explanation

@@ -39,6 +39,7 @@ _JOINED: tuple[tuple[str, Join], ...] = (
 _SIZES: tuple[tuple[str, Callable[[Array], float]], ...] = (
     ("norms", measure_norm),
     ("largest elements", measure_size),
+    ("sums of absolute values", lambda value: float(np.sum(np.abs(value)))),
 )
 
 
@@ -77,6 +78,48 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
                     f"{what}, which is not that of their sum",
                     of_due=True,
                 )
+
+
+def explain_by_joined_length(context: Context) -> Iterator[Hypothesis]:
+    """A sum is made as large as a size that is joined of its addends' own.
+
+    As where its signs, or its direction, are scaled by a size of the gradient: that of
+    the sum of all, or of what one device makes, where something is added before. So
+    nothing is left to fit; but one factor for all would have other causes.
+    """
+    if context.phase != "reduced_gradient":
+        return
+    ratios = fit_ratios(context)
+    seen = np.array(list(ratios.values()))
+    if not ratios or np.ptp(seen) <= (_APART - 1) * seen.max():
+        return
+    cases = [(number, context.cases[number]) for number in ratios]
+    ways = (*_JOINED, *_list_single(context.replicas))
+    for what, size in _SIZES:
+        found = [_measure(context, case, size, False) for _, case in cases]
+        for of_made, (made, join) in itertools.product((False, True), ways):
+            predicted = {
+                number: case.expected * join(one[0]) / whole
+                for (number, case), one in zip(cases, found, strict=True)
+                if one
+                and (whole := size(_level(case.expected)) if of_made else one[1]) > 0
+            }
+            yield Hypothesis(
+                code="nonlinear-before-reduction",
+                predicted=predicted,
+                detail="what becomes of the sum is scaled by a size of it, and taken "
+                f"for that of each variable is {made} the replicas' own {what}, which "
+                "is not that of their sum",
+                of_due=True,
+            )
+
+
+def _level(made: Array) -> Array:
+    """What one device makes; of signs with one size, as if none of them were 0."""
+    sizes = np.abs(made)
+    largest = measure_size(made)
+    is_level = np.all((sizes == 0) | (sizes == largest))
+    return np.full(made.shape, largest) if is_level else made
 
 
 def _list_single(replicas: int) -> Iterator[tuple[str, Join]]:

@@ -192,6 +192,7 @@ CAUSES: tuple[Explain, ...] = (
     wires.explain_by_wire,
     nonlinear.explain_by_unit_norm,
     joined.explain_by_joined_norm,
+    joined.explain_by_joined_length,
     counted.explain_by_counted_norm,
     quotients.explain_by_own_quotient,
     levels.explain_by_levels,
