@@ -142,6 +142,8 @@ def name_place(finding: Finding) -> str:
 def name_origin(finding: Finding) -> str:
     """How much of the error the cause explains, and whose it is."""
     text = f"{100 * finding.confidence:.0f} % of the error is explained by this cause"
+    if finding.confidence == 0:
+        text = "shown by how the values differ, which foretells no number"
     if finding.code in _NUMBERLESS:
         text = f"{_NUMBERLESS[finding.code]}, and no number to explain"
     if finding.code == "unexplained":

@@ -47,6 +47,22 @@ def test_the_report_has_runs_findings_reasons_and_a_summary() -> None:
     assert "distbench explain missing-reduction" in text
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("replicas-diverged", "shown by how the values differ"),
+        ("unexplained", "none that is known explains the error"),
+    ],
+)
+def test_a_cause_that_foretells_no_number_has_no_share(code: str, words: str) -> None:
+    finding = make_finding(code=code, confidence=0.0, confirmed=True)
+    run = make_run(Status.FAIL, findings=(finding,))
+    text = print_verdict(make_verdict(run))
+    assert words in text
+    assert "0 %" not in text
+    assert "confirmed: with the right gradient put in its place" in text
+
+
 def test_the_last_line_has_the_time_that_the_user_waited() -> None:
     """Runs may share their time, or lie beside each other; several checks as well."""
     assert "1 skipped in 5.2 s\n" in print_verdict(replace(FAILED, seconds=5.21))
