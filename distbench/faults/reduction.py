@@ -15,6 +15,7 @@ from distbench.samples.replicas import (
     gather,
     is_last,
 )
+from distbench.unusual.in_groups import FirstOfEachGroupBringsItsSum
 
 EMBEDDING = ("table", "kernel", "bias")
 """The variables of the bench's workload for optimizers."""
@@ -311,14 +312,22 @@ class AddedInOwnOrder(OwnReduction):
     like="facebookresearch/fairseq#4220",
     clusters=("mirrored:3", "mwms:3"),
 )
-class SummedInGroups(OwnReduction):
+class SummedInGroups(FirstOfEachGroupBringsItsSum):
     """Groups of two replicas sum, and nobody adds up the sums of the groups."""
 
     def reduce(self, gradients):
-        mine = find_replica() // 2
-        return [self.sum_group(tf.convert_to_tensor(g), mine) for g in gradients]
+        return [self.sum_group(tf.convert_to_tensor(g)) for g in gradients]
 
-    def sum_group(self, gradient, mine):
-        """The sum over the replica's own group."""
-        everyone = gather(gradient[tf.newaxis])
-        return tf.reduce_sum(everyone[2 * mine : 2 * mine + 2], axis=0)
+
+@fault(
+    "scale-error",
+    "reduced_gradient",
+    TRAINED,
+    like="facebookresearch/fairseq#4220",
+    clusters=("mirrored:4", "mwms:4"),
+)
+class EveryMemberBringsGroupSum(FirstOfEachGroupBringsItsSum):
+    """All of a group add its sum to that of the others, which has it twice."""
+
+    def bring(self, total):
+        return total

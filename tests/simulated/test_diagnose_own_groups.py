@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gradient_values import add_up
+from gradient_values import add_up, scale
 from training_simulator import Fault, observe
 
 from distbench.diagnose.judge import judge
@@ -43,3 +43,36 @@ def test_each_replica_has_the_sum_over_its_group(groups, words):
     (finding,) = judge(evidence).findings
     assert finding.code == "replica-dropped"
     assert words in finding.explanation
+
+
+def multiply(factor):
+    def reduce(locals_, step):
+        total = {k: scale(v, factor) for k, v in add_up(locals_).items()}
+        return [total for _ in locals_]
+
+    return Fault(reduce=reduce)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "factor", "words"),
+    [
+        (4, 2, "the sums of groups of 2 of N = 4 replicas are added up by all"),
+        (6, 3, "the sums of groups of 3 of N = 6 replicas are added up by all"),
+        (4, 0.5, "groups of 2 of N = 4 replicas each take a mean"),
+    ],
+)
+def test_a_number_of_replicas_that_may_be_in_groups_is_told(replicas, factor, words):
+    evidence = observe(multiply(factor), replicas=replicas, examples=24)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("scale-error", "reduced_gradient")
+    assert finding.ratio == factor
+    assert words in finding.explanation
+    assert "in such groups first" in finding.explanation
+
+
+@pytest.mark.parametrize(("replicas", "factor"), [(5, 2), (6, 4), (4, 1.5)])
+def test_another_number_tells_of_no_groups(replicas, factor):
+    evidence = observe(multiply(factor), replicas=replicas, examples=30)
+    (finding,) = judge(evidence).findings
+    assert finding.code == "scale-error"
+    assert "groups" not in finding.explanation

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from distbench.compare.ratio import are_same_factors
 from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.replica_weights import fit_replica_weights
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
@@ -39,6 +41,47 @@ def explain_by_own_groups(context: Context) -> Iterator[Hypothesis]:
         detail=f"each {_name_holders(context, groups)} has the sum over "
         f"{_name_groups(groups)}",
     )
+
+
+def explain_by_sums_of_groups(context: Context) -> Iterator[Hypothesis]:
+    """The sum times k or 1/k, where replicas may be in groups of k.
+
+    A sum within each group and then over all has every gradient k times, if all members
+    of a group bring its sum, and a k-th of it, if that was a mean. The replicas' own
+    gradients were seen, so the number is not in the loss.
+    """
+    n = context.replicas
+    if context.phase != "reduced_gradient" or context.root:
+        return
+    cases = list(context.list_cases())
+    fit = fit_cases(case for _, case in cases)
+    if fit is None:
+        return
+    for size in (k for k in range(2, n) if n % k == 0):
+        groups = f"groups of {size} of N = {n} replicas"
+        for ratio, why, advice in (
+            (
+                float(size),
+                f"the sums of {groups} are added up by all of their members",
+                "have one member of each group bring it, or the others zeros; else "
+                f"divide by {size}",
+            ),
+            (
+                1 / size,
+                f"{groups} each take a mean, and these are added up",
+                "sum within the groups as well",
+            ),
+        ):
+            if are_same_factors(fit.ratio, ratio):
+                yield Hypothesis(
+                    code="scale-error",
+                    predicted={i: ratio * case.expected for i, case in cases},
+                    detail=f"it is {ratio:.6g} times what it should be, as where {why}",
+                    ratio=ratio,
+                    of_due=True,
+                    advice=f"If the sum is taken in such groups first, {advice}. Else "
+                    "look for that number between the gradients and their sum.",
+                )
 
 
 def _find_groups(context: Context) -> Mapping[int, Kept]:

@@ -210,6 +210,7 @@ CAUSES: tuple[Explain, ...] = (
     # From here on something is fitted to each value, or several numbers to all.
     alone.explain_by_own_part,
     micro_steps.explain_by_number_of_micro_steps,
+    own_groups.explain_by_sums_of_groups,
     generic.explain_by_factor,
     generic.explain_by_factors_of_steps,
     terms.explain_by_terms_of_steps,
