@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,19 @@ def inspect_machine() -> Machine:
         memory_bytes=int(psutil.virtual_memory().available),
         gpus=count_gpus() * count_sharers(),
     )
+
+
+def describe_bench(engine: str = "local") -> dict[str, Any]:
+    """What is known of where a check ran before any task tells more: versions, machine.
+
+    Args:
+        engine: Who starts tasks.
+    """
+    return {
+        "distbench": version("distbench"),
+        "python": sys.version.split()[0],
+        "machine": dict(describe_machine(engine)),
+    }
 
 
 def describe_machine(engine: str = "local") -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Protocol, get_type_hints
+from typing import Any, Protocol, get_type_hints
 
 from distbench.cluster import ClusterSpec
 from distbench.codes import find_code
@@ -232,6 +232,17 @@ class CheckOptions:
             raise make_unknown_name_error("Engine", self.engine, ENGINES)
         if self.start is not None and self.start not in START_METHODS:
             raise make_unknown_name_error("Start method", self.start, START_METHODS)
+
+
+def describe_options(options: CheckOptions) -> dict[str, Any]:
+    """What was asked for, as JSON has it: the clusters, and all but defaults."""
+    given = {field.name: getattr(options, field.name) for field in fields(options)}
+    usual = CheckOptions()
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in given.items()
+        if name == "clusters" or value != getattr(usual, name)
+    }
 
 
 def list_tiers(options: CheckOptions) -> tuple[Tier, ...]:

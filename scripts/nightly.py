@@ -138,7 +138,7 @@ class Nightly:
         lines: list[RenderableType] = []
         code = verdict.exit_code
         try:
-            lines += self._compare(make_night(verdict, self._started, ROOT))
+            lines += self._compare(make_night(verdict, root=ROOT))
         except (BadInputError, ClusterError) as error:
             lines.append(f"history: {error}")
             code = code if code in (1, _BROKEN) else _BROKEN
@@ -162,7 +162,9 @@ class Nightly:
         variables = {**environment.get("variables", {})}
         variables.pop(VISIBLE, None)
         environment["variables"] = variables
-        return dataclasses.replace(merged, target="nightly", environment=environment)
+        return dataclasses.replace(
+            merged, target="nightly", environment=environment, begun=self._started
+        )
 
     def _compare(self, tonight: Night) -> Iterator[RenderableType]:
         """Keep the night, and hold it against those before it on such a machine."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import datetime, timezone
 from functools import partial
 from itertools import groupby
 
@@ -39,7 +39,7 @@ from distbench.launch.engine import Room
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
-from distbench.machine import Machine, describe_machine
+from distbench.machine import Machine, describe_bench
 from distbench.observe import (
     Launch,
     Observation,
@@ -48,7 +48,12 @@ from distbench.observe import (
     observe,
     start_one,
 )
-from distbench.options import CheckOptions, Progress, list_tiers
+from distbench.options import (
+    CheckOptions,
+    Progress,
+    describe_options,
+    list_tiers,
+)
 from distbench.target import TargetRef, adopt_target
 from distbench.verdict import Run, Status, Verdict
 from distbench.xla import XLA_FLAGS
@@ -164,10 +169,7 @@ class Checker:
         )
 
     def _make_verdict(self, runs: Iterable[Run]) -> Verdict:
-        environment: dict[str, object] = {
-            "python": sys.version.split()[0],
-            "machine": dict(describe_machine(self._options.engine)),
-        }
+        environment = describe_bench(self._options.engine)
         for number in sorted(self._environments):
             environment |= self._environments[number]
         return Verdict(
@@ -313,10 +315,12 @@ def _check(
     spares: Spares | None = None,
     on_end_early: OnEndEarly | None = None,
 ) -> tuple[Checker, Verdict]:
-    start_s = time.monotonic()
+    start_s, begun = time.monotonic(), datetime.now(timezone.utc)
+    asked = describe_options(options)
 
     def with_time(verdict: Verdict) -> Verdict:
-        return replace(verdict, seconds=time.monotonic() - start_s)
+        seconds = time.monotonic() - start_s
+        return replace(verdict, seconds=seconds, begun=begun, options=asked)
 
     def attempt(options: CheckOptions) -> tuple[Checker, Verdict]:
         checker = None

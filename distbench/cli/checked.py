@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime
 import shlex
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -18,8 +17,8 @@ from distbench.errors import NOT_JUDGED, BadInputError, ClusterError, describe_e
 from distbench.escape import escape_controls
 from distbench.history.quarantine import Entry, apply_quarantine
 from distbench.launch.spares import Spares
-from distbench.machine import describe_machine
-from distbench.options import CheckOptions, list_tiers
+from distbench.machine import describe_bench
+from distbench.options import CheckOptions, describe_options, list_tiers
 from distbench.report.files import STDOUT, set_aside, write_report
 from distbench.report.nights import render_remarks
 from distbench.report.progress import make_progress
@@ -85,13 +84,15 @@ def _check(
 ) -> Verdict:
     """Check, and publish what came out, also where the check is ended early."""
     judged: list[Verdict] = []
+    begun = datetime.datetime.now(datetime.timezone.utc)
     try:
         with make_progress(make_console(stderr=True)) as progress:
             verdict = check_target(ref, options, progress, spares, judged.append)
     except BadInputError:
         raise  # nothing that a check came to
     except BaseException as error:
-        (verdict,) = judged or [_end_early(ref, options, error)]
+        unplanned = replace(_end_early(ref, options, error), begun=begun)
+        (verdict,) = judged or [unplanned]
         # An error that left nothing judged is told by itself, with all its detail.
         is_shown = not isinstance(error, Exception) or any(
             run.status is not Status.ERROR for run in verdict.runs
@@ -152,11 +153,11 @@ def _end_early(ref: TargetRef, options: CheckOptions, error: BaseException) -> V
         for path in options.paths
         for tier in list_tiers(options)
     ]
-    machine = dict(describe_machine(options.engine))
     return Verdict(
         target=ref.describe(),
         runs=tuple(runs),
-        environment={"python": sys.version.split()[0], "machine": machine},
+        environment=describe_bench(options.engine),
+        options=describe_options(options),
     )
 
 

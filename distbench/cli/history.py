@@ -150,7 +150,11 @@ def _add(store: History, files: Sequence[Path]) -> None:
     # All are read before the first is kept: half of a list would be added twice.
     nights = [(file, make_night(read_verdict(file))) for file in files]
     for file, night in nights:
-        typer.echo(f"{file}: night {store.add(night)}")
+        earlier = store.find_copy(night)
+        if earlier is None:
+            typer.echo(f"{file}: night {store.add(night)}")
+        else:
+            typer.echo(f"{file}: night {earlier} already, and not added again")
 
 
 def _find_night(name: str, store: History) -> Night:

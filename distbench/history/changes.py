@@ -136,7 +136,7 @@ def compare_environments(
     """
     told = before.keys() & now.keys()
     old, new = (
-        dict(_flatten({name: e[name] for name in e if name in told}))
+        dict(list_settings({name: e[name] for name in e if name in told}))
         for e in (before, now)
     )
     return tuple(
@@ -146,10 +146,11 @@ def compare_environments(
     )
 
 
-def _flatten(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def list_settings(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What an environment says, as names and texts: `machine.cores`."""
     for name, value in environment.items():
         if isinstance(value, Mapping):
-            yield from ((f"{name}.{part}", text) for part, text in _flatten(value))
+            yield from ((f"{name}.{part}", text) for part, text in list_settings(value))
         elif isinstance(value, (list, tuple)):
             yield str(name), ", ".join(map(str, value)) or "-"
         else:

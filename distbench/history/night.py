@@ -141,7 +141,7 @@ def make_night(
 
     Args:
         verdict: What came out.
-        started: When it began; now by default.
+        started: When it began; by default when the verdict says, or else now.
         root: The folder to which paths of targets are made relative, so that another
             checkout has the same keys; the current folder by default.
     """
@@ -152,8 +152,9 @@ def make_night(
         key = _make_key(run, verdict.target, base)
         rows.append(_make_row(run, dataclasses.replace(key, copy=seen[key])))
         seen[key] += 1
+    when = started or verdict.begun or datetime.now(timezone.utc)
     return Night(
-        started=(started or datetime.now(timezone.utc)).astimezone(timezone.utc),
+        started=when.astimezone(timezone.utc),
         target=verdict.target.replace(base, ""),
         environment=verdict.environment,
         rows=tuple(rows),

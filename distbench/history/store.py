@@ -82,7 +82,7 @@ class History:
                 "INSERT INTO nights (started, target, machine, environment) "
                 "VALUES (?, ?, ?, ?)",
                 (
-                    night.started.isoformat(timespec="seconds"),
+                    _encode_time(night),
                     _to_text(night.target),
                     _to_text(night.machine),
                     json.dumps(night.environment),
@@ -100,8 +100,32 @@ class History:
             database.execute("COMMIT")
             return place
 
+    def find_copy(self, night: Night) -> int | None:
+        """The id of a night that was made of the same verdict; None without one.
+
+        One whose verdict does not say when it began is kept with the time at which it
+        was added. Times of its runs, down to the last digits, do not come again.
+        """
+        if not self._path.is_file():
+            return None
+        rows = list(map(_encode_row, night.rows))
+        is_measured = any(row.seconds for row in night.rows)
+        with self._open() as database:
+            alike = database.execute(
+                "SELECT id FROM nights WHERE target = ? AND (? OR started = ?) "
+                "ORDER BY id",
+                (_to_text(night.target), is_measured, _encode_time(night)),
+            ).fetchall()
+            for (number,) in alike:
+                kept = database.execute(
+                    f"SELECT {_ROW} FROM runs WHERE night = ? ORDER BY place", (number,)
+                )
+                if kept.fetchall() == rows:
+                    return int(number)
+        return None
+
     def list_nights(self, last: int, machine: str | None = None) -> tuple[Night, ...]:
-        """The last nights, the oldest first.
+        """The nights that began last, the oldest first.
 
         Args:
             last: How many at most.
@@ -110,7 +134,7 @@ class History:
         with self._open() as database:
             found = database.execute(
                 "SELECT id FROM nights WHERE machine = coalesce(?, machine) "
-                "ORDER BY id DESC LIMIT ?",
+                "ORDER BY started DESC, id DESC LIMIT ?",
                 (machine, last),
             ).fetchall()
             return tuple(_read_night(database, night) for (night,) in reversed(found))
@@ -213,6 +237,11 @@ def _read_night(database: sqlite3.Connection, number: int) -> Night:
 def _to_text(text: str) -> str:
     """Text that the database takes: names from user code may be no Unicode."""
     return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
+
+
+def _encode_time(night: Night) -> str:
+    """When a night began, in UTC, as texts that are in the order of time."""
+    return night.started.isoformat(timespec="seconds")
 
 
 def _encode_row(row: Row) -> tuple[object, ...]:

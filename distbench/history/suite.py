@@ -6,7 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distbench.verdict import Run, Status, Verdict, Worst, combine_statuses
+from distbench.verdict import (
+    Run,
+    Status,
+    Verdict,
+    Worst,
+    combine_statuses,
+    find_begin,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +54,7 @@ def make_suite_verdict(outcomes: Sequence[TestOutcome], name: str) -> Verdict:
         target=name,
         runs=tuple(_make_run(outcome) for outcome in outcomes),
         environment=environment,
+        begun=find_begin(v for outcome in outcomes for v in outcome.verdicts),
     )
 
 

@@ -6,6 +6,7 @@ import math
 from xml.etree import ElementTree
 
 from distbench.escape import escape_controls
+from distbench.history.changes import list_settings
 from distbench.report.words import name_place, name_target
 from distbench.verdict import Run, Status, Verdict
 
@@ -33,13 +34,16 @@ def verdict_to_junit(verdict: Verdict) -> str:
         skipped=str(tags.count("skipped")),
         time=_format_seconds(sum(run.seconds for run in verdict.runs)),
     )
+    if verdict.begun is not None:
+        # In UTC; the schema that most readers have takes no zone.
+        suite.set("timestamp", f"{verdict.begun:%Y-%m-%dT%H:%M:%S}")
     properties = ElementTree.SubElement(suite, "properties")
-    for name, value in verdict.environment.items():
+    for name, value in list_settings(verdict.environment):
         ElementTree.SubElement(
             properties,
             "property",
-            name=escape_controls(str(name)),
-            value=escape_controls(str(value)),
+            name=escape_controls(name),
+            value=escape_controls(value),
         )
     for run in verdict.runs:
         _add_case(suite, verdict, run)

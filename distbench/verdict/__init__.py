@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
 
@@ -192,12 +193,17 @@ class Verdict:
         seconds: Wall time of the check, with the start of its tasks and with what
             scenarios did at the same time; 0 where nobody measured it, as of several
             checks.
+        begun: When it began, in UTC; None where nobody wrote it down.
+        options: What was asked for, as `describe_options` has it; empty of several
+            checks.
     """
 
     target: str
     runs: tuple[Run, ...]
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    begun: datetime | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def status(self) -> Status:
@@ -242,7 +248,10 @@ class Verdict:
 
 
 def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """The runs of several checks as one verdict, each target named once."""
+    """The runs of several checks as one verdict, which began when the first did.
+
+    Each target is named once.
+    """
     parts = list(verdicts)
     environment: dict[str, Any] = {}
     for part in parts:
@@ -251,7 +260,14 @@ def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
         target=", ".join(dict.fromkeys(part.target for part in parts)),
         runs=tuple(run for part in parts for run in part.runs),
         environment=environment,
+        begun=find_begin(parts),
     )
+
+
+def find_begin(verdicts: Iterable[Verdict]) -> datetime | None:
+    """When the first of several checks began; None where none of them says so."""
+    begun = [verdict.begun for verdict in verdicts if verdict.begun is not None]
+    return min(begun, default=None)
 
 
 def describe_verdict(verdict: Verdict) -> str:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
+from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
 
@@ -31,7 +32,9 @@ def verdict_to_json(verdict: Verdict, *, details: bool = False) -> str:
         "schema": SCHEMA,
         "target": verdict.target,
         "status": str(verdict.status),
+        "begun": verdict.begun and verdict.begun.isoformat(timespec="seconds"),
         "seconds": verdict.seconds,
+        "options": dict(verdict.options),
         "environment": dict(verdict.environment),
         "runs": [_describe_run(run, details) for run in verdict.runs],
     }
@@ -57,6 +60,8 @@ def verdict_from_json(text: str) -> Verdict:
             environment=_take(document, "environment", dict),
             runs=tuple(_decode_run(run) for run in _take(document, "runs", list)),
             seconds=_take_seconds(document),
+            begun=_take_begun(document),
+            options=_take(document, "options", dict) if "options" in document else {},
         )
     except _BROKEN as error:
         if isinstance(error, BadInputError):
@@ -117,6 +122,14 @@ def _take_seconds(document: dict[str, Any]) -> float:
     if "seconds" not in document:
         return 0.0
     return float(_take(document, "seconds", int, float, str))
+
+
+def _take_begun(document: dict[str, Any]) -> datetime | None:
+    """When a check began: earlier releases did not say so. Without a zone it is UTC."""
+    if document.get("begun") is None:
+        return None
+    begun = datetime.fromisoformat(_take(document, "begun", str))
+    return begun.replace(tzinfo=begun.tzinfo or timezone.utc).astimezone(timezone.utc)
 
 
 def _decode_number(value: Any) -> Any:

@@ -31,6 +31,7 @@ def check(jobs: int) -> Any:
     options = CheckOptions(clusters=("mwms:2", "mirrored:2"), steps=2, jobs=jobs)
     verdict = check_target(parse_target(TARGET), options)
     document = json.loads(verdict_to_json(verdict))
+    del document["begun"], document["options"]
     for part in (document, *document["runs"]):
         del part["seconds"]
     return document

@@ -154,7 +154,8 @@ def test_steps_in_flight_may_be_judged_from_afar(
 
 def strip(verdict: Verdict) -> Any:
     document = json.loads(verdict_to_json(verdict))
-    del document["environment"]
+    for name in ("environment", "begun", "options"):
+        del document[name]
     for part in (document, *document["runs"]):
         del part["seconds"]
     return document

@@ -90,7 +90,8 @@ def check(environment: dict[str, str], engine: str, file: Path, *words: str) -> 
     )
     assert done.returncode == 1, done.stderr
     verdict = json.loads(file.read_text())
-    del verdict["environment"]
+    for name in ("environment", "begun", "options"):
+        del verdict[name]
     for part in (verdict, *verdict["runs"]):
         del part["seconds"]
     return verdict

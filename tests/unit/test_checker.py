@@ -105,7 +105,7 @@ def test_what_was_judged_outlives_an_exception(monkeypatch: pytest.MonkeyPatch) 
     assert {run.message for run in verdict.runs[2:]} == {"Not judged: interrupted"}
     assert verdict.runs[-1].scenario == planned[-1].scenario.id
     assert verdict.runs[-1].setup["steps"] == 3
-    assert {"python", "machine"} <= verdict.environment.keys()
+    assert {"distbench", "python", "machine"} <= verdict.environment.keys()
 
 
 def test_an_interrupt_while_tasks_are_ended_loses_nothing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from distbench.cli import main
 from distbench.history.store import History
 from distbench.verdict import Run, Status, Worst
 from distbench.verdict.document import verdict_to_json
+
+BEGUN = datetime(2026, 3, 1, 1, 17, tzinfo=timezone.utc)
 
 
 @pytest.fixture
@@ -102,12 +105,34 @@ def test_a_scenario_is_shown_night_by_night(call, capsys, file: Path) -> None:
 
 def test_verdicts_are_added(call, capsys, tmp_path: Path) -> None:
     name = write_verdict(tmp_path / "v.json", make_run(message=EVIL))
-    assert call("history", "--file", "new.sqlite", "--add", name, "--add", name) == 0
+    late = write_verdict(tmp_path / "late.json", make_run(), begun=BEGUN)
+    more = write_verdict(tmp_path / "more.json", make_run(seconds=1.5))
+    words = [word for file in (name, late, more) for word in ("--add", file)]
+    assert call("history", "--file", "new.sqlite", *words) == 0
     shown = capsys.readouterr().out
     assert f"{name}: night 1" in shown
-    assert "Nothing moved in night 2." in shown
+    # Nights are in the order in which they began.
+    assert shown.index(" 2  2026-03-01 01:17") < shown.index(" 1  2")
+    assert "Nothing moved in night 3." in shown
     assert call("history", "--file", "new.sqlite", "mlp*") == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("begun", [None, BEGUN], ids=["unknown", "told"])
+def test_a_verdict_is_no_two_nights(call, capsys, tmp_path: Path, begun) -> None:
+    name = write_verdict(tmp_path / "v.json", make_run(message=EVIL), begun=begun)
+    words = ["history", "--file", "new.sqlite", "--add", name, "--add", name]
+    assert call(*words) == 0
+    assert "night 1 already, and not added again" in capsys.readouterr().out
+    assert call(*words) == 0
+    assert "Nothing moved in night 1." in capsys.readouterr().out
+    # Where nothing was run only the time tells.
+    skipped = make_run(Status.SKIPPED, seconds=0.0)
+    for number in (1, 2):
+        at = BEGUN + timedelta(days=number)
+        name = write_verdict(tmp_path / "v.json", skipped, begun=at)
+        assert call("history", "--file", "new.sqlite", "--add", name) == 0
+        assert f": night {number + 1}\n" in capsys.readouterr().out
 
 
 def test_a_broken_verdict_keeps_the_others_out(call, capsys, tmp_path: Path) -> None:
@@ -205,6 +230,9 @@ def spoil(place: list[str | int], value: object) -> str:
         '{"schema": "distbench/verdict/1"}',
         spoil(["schema"], "distbench/verdict/2"),
         spoil(["environment"], ["a"]),
+        spoil(["begun"], "yesterday"),
+        spoil(["begun"], 5),
+        spoil(["options"], "all"),
         spoil(["runs"], {"a": 1}),
         spoil(["runs", 0], "run"),
         spoil(["runs", 0, "scenario"], {"a": 1}),

@@ -54,7 +54,9 @@ def test_a_check_that_ends_before_its_scenarios_are_known_leaves_its_errors(
     assert [run.cluster for run in verdict.runs] == ["one", "mwms:2"]
     assert verdict.runs[0].message == "Not judged: the deadline passed"
     assert verdict.runs[0].detail == "last log line"
-    assert {"python", "machine"} <= verdict.environment.keys()
+    assert {"distbench", "python", "machine"} <= verdict.environment.keys()
+    assert verdict.begun is not None
+    assert "clusters" in verdict.options
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from datetime import datetime, timezone
 from xml.etree import ElementTree
 
 import pytest
@@ -351,6 +352,22 @@ def test_junit_has_a_word_for_each_status(status: str, tag: str | None) -> None:
     case = ElementTree.fromstring(document).find("testsuite/testcase")
     assert case is not None
     assert [child.tag for child in case] == ([tag] if tag else [])
+
+
+def test_junit_says_when_and_where() -> None:
+    begun = datetime(2026, 3, 1, 1, 17, 5, tzinfo=timezone.utc)
+    known = {"distbench": "0.1", "machine": {"cores": 2, "gpus": ["A", "B"]}}
+    verdict = make_verdict(make_run(), begun=begun, environment=known)
+    suite = ElementTree.fromstring(verdict_to_junit(verdict)).find("testsuite")
+    assert suite is not None
+    assert suite.get("timestamp") == "2026-03-01T01:17:05"
+    properties = {p.get("name"): p.get("value") for p in suite.iter("property")}
+    assert properties == {
+        "distbench": "0.1",
+        "machine.cores": "2",
+        "machine.gpus": "A, B",
+    }
+    assert "timestamp" not in verdict_to_junit(make_verdict(make_run()))
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from datetime import datetime, timezone
 
 import pytest
 from input_checks import check_verdict_json
@@ -18,6 +20,7 @@ from distbench.verdict import (
     Worst,
     combine_statuses,
     describe_verdict,
+    merge_verdicts,
 )
 from distbench.verdict.document import verdict_from_json, verdict_to_json
 
@@ -78,7 +81,14 @@ def make_verdict(*runs: Run) -> Verdict:
 )
 def test_a_verdict_comes_back_from_json(run: Run) -> None:
     check_verdict_json(
-        Verdict(target="a.b:c", runs=(run,), environment={"x": "1"}, seconds=2.5)
+        Verdict(
+            target="a.b:c",
+            runs=(run,),
+            environment={"x": "1"},
+            seconds=2.5,
+            begun=datetime(2026, 3, 1, 1, 17, 5, tzinfo=timezone.utc),
+            options={"clusters": ["one"]},
+        )
     )
     check_verdict_json(make_verdict())
 
@@ -93,6 +103,34 @@ def test_numbers_that_are_not_finite_are_words() -> None:
     assert document["runs"][0]["findings"][0]["ratio"] == "inf"
     assert document["runs"][0]["findings"][0]["error"] == "nan"
     assert document["runs"][0]["worst"]["error_over_bound"] == "-inf"
+
+
+@pytest.mark.parametrize(
+    ("begun", "hour"),
+    [
+        (None, None),
+        ("2026-03-01T01:17:05", 1),
+        ("2026-03-01T01:17:05+02:00", 23),
+    ],
+)
+def test_when_a_check_began_is_read_in_utc(begun: str | None, hour: int | None) -> None:
+    document = json.loads(verdict_to_json(make_verdict(make_run())))
+    document["begun"] = begun
+    read = verdict_from_json(json.dumps(document)).begun
+    assert (read and read.hour) == hour
+
+
+def test_a_document_need_not_say_when_and_what_was_asked() -> None:
+    document = json.loads(verdict_to_json(make_verdict(make_run())))
+    del document["begun"], document["options"]
+    assert verdict_from_json(json.dumps(document)) == make_verdict(make_run())
+
+
+def test_several_checks_began_when_the_first_did() -> None:
+    times = [datetime(2026, 3, day, tzinfo=timezone.utc) for day in (2, 1)]
+    parts = [replace(make_verdict(), begun=time) for time in times]
+    assert merge_verdicts([*parts, make_verdict()]).begun == times[1]
+    assert merge_verdicts([make_verdict()]).begun is None
 
 
 def test_the_document_has_the_contracts_keys() -> None:
