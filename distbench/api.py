@@ -10,11 +10,11 @@ from distbench.checking.checker import check_target
 from distbench.errors import make_unknown_name_error
 from distbench.fault import Fault
 from distbench.launch.rundir import RunDirectory
-from distbench.launch.spares import Spares
+from distbench.launch.spares import SPARES, Spares
 from distbench.options import CheckOptions, Progress
 from distbench.spelling import spelled
 from distbench.target import TargetRef, parse_target, write_pickled_target
-from distbench.typed import list_given, list_texts
+from distbench.typed import check_kind, list_given, list_texts
 from distbench.verdict import Verdict
 
 _NAMES = {
@@ -70,6 +70,7 @@ def check(
         options["workloads"] = list_texts("workload", workload)
     if tier is not None:
         options["tiers"] = list_texts("tier", tier)
+    check_kind("spares", spares, Spares, SPARES)
     with spelled(_name):
         chosen = CheckOptions(
             clusters=list_texts("cluster", cluster),

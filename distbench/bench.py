@@ -61,6 +61,7 @@ class Bench:
         args: tuple[Any, ...] = (),
         timeout_s: float | None = None,
         faults: Fault | str | Iterable[Fault | str] = (),
+        **options: Any,
     ) -> Mapping[tuple[str, int], Any]:
         """Run a function on every task of a cluster; see `distbench.run`."""
         from distbench.call import run
@@ -73,5 +74,5 @@ class Bench:
             args=args,
             timeout_s=timeout_s,
             faults=faults,
-            engine=self._settings.get("engine", "local"),
+            **{"engine": self._settings.get("engine", "local"), **options},
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,17 +11,22 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.engines import open_engine
-from distbench.errors import BadInputError, ClusterError, read_message
+from distbench.errors import (
+    BadInputError,
+    ClusterError,
+    make_unknown_name_error,
+    read_message,
+)
 from distbench.fault import Fault, check_faults
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
-from distbench.launch.spares import Spares
+from distbench.launch.spares import SPARES, Spares
 from distbench.launch.start import Job
 from distbench.limits import UNASKED_S, check_memory, check_seed, check_timeout
 from distbench.observe import Launch
 from distbench.observe.launching import make_injury
 from distbench.pickling import pickle_by_value
-from distbench.typed import as_declared, list_given
+from distbench.typed import as_declared, check_kind, list_given
 
 
 def run(
@@ -35,6 +41,7 @@ def run(
     engine: str = "local",
     allow_public: bool = False,
     spares: Spares | None = None,
+    **unknown: Any,
 ) -> Mapping[tuple[str, int], Any]:
     """Run a function on every task of a fresh cluster, each with its TF_CONFIG.
 
@@ -59,6 +66,7 @@ def run(
         allow_public: Whether the nodes of an engine may have public addresses.
         spares: Has tasks of this machine that wait; see `distbench.Spares`. In them the
             function finds TensorFlow started: it can set up no devices any more.
+        **unknown: Refused, with the name that is nearest.
 
     Returns:
         What each task's call returned, by role and index; nothing of a lost one.
@@ -70,6 +78,8 @@ def run(
         ClusterError: A task raised, died or gave no answer, and the first one is named;
             or the machine lacks what the cluster needs.
     """
+    for name in unknown:
+        raise make_unknown_name_error("Option", name, _list_options())
     if not callable(function) or not isinstance(args, tuple | list):
         raise BadInputError(
             "distbench.run takes a function, and args as a tuple. "
@@ -77,6 +87,7 @@ def run(
         )
     timeout_s = as_declared("timeout_s", timeout_s, float)
     check_timeout(timeout_s)
+    check_kind("spares", spares, Spares, SPARES)
     seed = as_declared("seed", seed, int)
     check_seed(seed)
     check_memory(as_declared("memory_gib", memory_gib, float | None))
@@ -128,6 +139,12 @@ def run(
                 for task in runners
                 if task not in group.lost
             }
+
+
+def _list_options() -> list[str]:
+    """The names of what `run` takes by name."""
+    given = inspect.signature(run).parameters.values()
+    return sorted(p.name for p in given if p.kind is p.KEYWORD_ONLY)
 
 
 def _read_result(path: Path, task: str) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distbench.errors import BadInputError
+from distbench.typed import as_declared
 
 if TYPE_CHECKING:
     from distbench.worker.recording.recorder import Recorder
@@ -57,18 +58,22 @@ def record(
         BadInputError: An argument cannot be used; or, in the loop, a step was made that
             could not be observed.
     """
+    steps = as_declared("distbench.record: steps", steps, int | None)
+    every = as_declared("distbench.record: every", every, int)
     for name, number in (("steps", steps), ("every", every)):
-        if number is not None and (not isinstance(number, int) or number < 1):
+        if number is not None and number < 1:
             raise BadInputError(
                 f"distbench.record: {name} must be a number from 1. "
                 f"Received: {number!r}."
             )
+    place: Path = as_declared("distbench.record: folder", folder, Path)
+    digests = as_declared("distbench.record: digests", digests, bool)
     from distbench.worker.recording.recorder import Recorder
 
     return Recorder(
         strategy,
         optimizer,
-        Path(folder),
+        place,
         steps=steps,
         every=every,
         variables=variables,

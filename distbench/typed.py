@@ -42,6 +42,19 @@ def as_declared(name: str, value: object, declared: Any) -> Any:  # of that type
         ) from None
 
 
+def check_kind(name: str, value: object, kind: type, expected: str) -> None:
+    """Raise BadInputError for what is given and is no object of a class.
+
+    Args:
+        name: What the value is called in the message.
+        value: What was given; None stands for nothing.
+        kind: The class.
+        expected: What it is to be, in words.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise BadInputError(f"{name} must be {expected} or None. Received: {value!r}.")
+
+
 def _convert(value: Any, declared: Any) -> Any:
     if get_origin(declared) is UnionType:
         inner, _ = get_args(declared)

@@ -21,6 +21,9 @@ KEEP_S = 600.0
 """How long a group may wait. It takes memory, and TensorFlow's workers ask each other
 every half minute whether they live."""
 
+SPARES = "what distbench.Spares() makes"
+"""What the spares of a check or a run are to be."""
+
 StartAhead = Callable[[RunDirectory], Group]
 
 

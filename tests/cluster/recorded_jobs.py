@@ -242,6 +242,11 @@ def list_refusals(folder: Path) -> dict[str, str]:
         distbench.record(strategy, "adam")
     with refused("strategy"):
         distbench.record("mirrored", job.optimizer)
+    with refused("copies"):
+        distbench.record(None, job.optimizer)
+    job = Job(strategy)  # whose optimizer has no state yet
+    with refused("later"), distbench.record(None, job.optimizer, folder=folder / "l"):
+        job.loop(steps=1)
     return said
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typer.testing import CliRunner, Result
 import distbench
 from distbench.cli import app
 from distbench.compare.offline import compare_traces
+from distbench.errors import BadInputError
 from distbench.trace import INITIAL, PHASES, Trace
 from distbench.trace.folder import read_folder
 
@@ -165,8 +167,11 @@ def test_what_cannot_be_recorded_is_told(tmp_path: Path) -> None:
     said = json.loads(run_jobs(2, tmp_path, "refusals"))
     assert set(said) == {
         *("traced-legacy", "traced-v1", "loop", "jit", "nothing", "folder"),
-        *("loss", "optimizer", "strategy"),
+        *("loss", "optimizer", "strategy", "copies", "later"),
     }
+    for name in ("copies", "later"):
+        assert "has 1 replica (None is one device), and '" in said[name]
+        assert "has copies on 2" in said[name]
     assert "A step was made that was not seen" in said["traced-legacy"]
     for name in ("traced-legacy", "traced-v1", "nothing"):
         assert "before the first call of the train function" in said[name]
@@ -195,6 +200,49 @@ def test_what_cannot_be_watched_leaves_the_process_as_it_was(tmp_path: Path) -> 
         pass
     assert tf.GradientTape.gradient is before
     assert not {"apply_gradients", "_aggregate"} & set(vars(optimizers[0]))
+
+
+def test_what_a_recorder_cannot_take_is_refused_at_entry(tmp_path: Path) -> None:
+    import tensorflow as tf
+    import tf_keras
+
+    (tmp_path / "file.py").touch()
+    optimizer = tf_keras.optimizers.SGD(0.1)
+    for given, words in (
+        ({"folder": tmp_path / "file.py"}, "cannot be made: file exists"),
+        ({"folder": tmp_path / "file.py" / "x"}, "cannot be made: not a directory"),
+        ({"folder": "/proc/x"}, "cannot be made: no such file or directory"),
+        ({"folder": 3}, "folder must be a path. Received: 3"),
+        ({"every": None}, "every must be a whole number. Received: None"),
+        ({"steps": 0}, "steps must be a number from 1"),
+        ({"variables": 3}, "an object of type 'int'."),
+        ({"variables": [3]}, "an object of type 'int' in it"),
+        ({"variables": tf.Variable(1.0)}, "variables must be a list of variables"),
+    ):
+        folder = {"folder": tmp_path / "trace"}
+        with (
+            pytest.raises(BadInputError, match=re.escape(words)),
+            distbench.record(None, optimizer, **{**folder, **given}),
+        ):
+            pass
+    assert [path.name for path in tmp_path.iterdir()] == ["file.py"]
+
+
+def test_a_job_that_was_not_recorded_leaves_no_folder(tmp_path: Path) -> None:
+    import tf_keras
+
+    optimizer = tf_keras.optimizers.SGD(0.1)
+    folder = tmp_path / "several" / "traces"
+    with (
+        pytest.raises(BadInputError, match="No step was recorded"),
+        distbench.record(None, optimizer, folder=folder),
+    ):
+        assert folder.is_dir()
+    assert not any(tmp_path.iterdir())
+    folder.mkdir(parents=True)  # what was there before stays
+    with pytest.raises(KeyError), distbench.record(None, optimizer, folder=folder):
+        raise KeyError
+    assert folder.is_dir()
 
 
 @pytest.mark.nightly
@@ -285,7 +333,7 @@ def schedule_steps(folder: str, jobs: str) -> str | None:
     try:
         with distbench.record(strategy, job.optimizer, folder=f"{folder}-2"):
             schedule(0)
-    except distbench.errors.BadInputError as error:
+    except BadInputError as error:
         return str(error)
     return ""
 

@@ -95,6 +95,7 @@ def test_what_is_given_becomes_an_option_of_its_type(
         ({"tier": ["exact", 3]}, "tier must be a text or a list of texts. Received: ["),
         ({"cluster": ()}, "cluster must name at least one"),
         ({"in_flight": 8}, "Received: in_flight=8."),
+        ({"spares": 3}, "spares must be what distbench.Spares() makes or None. Rec"),
     ],
     ids=str,
 )
@@ -116,6 +117,12 @@ def test_an_option_of_another_type_or_name_is_refused(
         ({"timeout_s": 1e300}, "and less than 9e+09. Received: 1e+300"),
         ({"timeout_s": float("nan")}, "timeout_s must be a positive number"),
         ({"seed": -1}, "seed must be from 0"),
+        ({"spares": 3}, "spares must be what distbench.Spares() makes or None. Rec"),
+        (
+            {"timeout": 0},
+            "Option 'timeout' is not known. Expected one of allow_public,",
+        ),
+        ({"timeout": 0}, "Did you mean 'timeout_s'?"),
         ({"memory_gib": float("inf")}, "memory limit must be a positive number"),
     ],
     ids=str,

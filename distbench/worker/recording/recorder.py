@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,8 +33,15 @@ from distbench.worker.process.environment import describe_environment
 from distbench.worker.process.intercept import Undo
 from distbench.worker.recording.board import RecordingBoard
 from distbench.worker.recording.calls import OutermostCalls
+from distbench.worker.recording.folders import make_folders, remove_empty
 from distbench.worker.recording.kept import Kept
-from distbench.worker.recording.place import check_strategy, find_place, is_scheduled
+from distbench.worker.recording.place import (
+    check_copies,
+    check_strategy,
+    find_place,
+    is_scheduled,
+    list_variables,
+)
 from distbench.worker.state.components import list_components, read_component
 from distbench.worker.state.reachable import find_held, walk_variables
 from distbench.worker.state.values import are_equal
@@ -78,6 +86,9 @@ class Recorder:
         for one in given:
             find_family(one)
         self._optimizers = find_held(given, lambda item: name_family(item) is not None)
+        listed = list_variables(variables)
+        state = chain(listed, *map(walk_variables, self._optimizers))
+        check_copies(self._strategy, state)
         self._limit, self._every = steps, every
         self._task, self._first_replica = find_place(self._strategy)
         self._board = RecordingBoard(
@@ -89,7 +100,7 @@ class Recorder:
         )
         self._digests = digests
         self._board.after_call = self._end_bare_call
-        self._table = LearnedTable(variables)
+        self._table = LearnedTable(listed)
         self._board.find_shape = self._table.find_shape
         self._kept = Kept(
             self._board,
@@ -101,6 +112,7 @@ class Recorder:
         self._board.before_update = self._kept.read_initial
         self._calls = OutermostCalls(self._begin, self._end)
         self._undo: list[Undo] = []
+        self._made: list[Path] = []
         self._counters: list[Any] = []
         self._number = 0
         self._is_explicit = False
@@ -111,7 +123,7 @@ class Recorder:
     # --- around the user's loop ----------------------------------------------------
 
     def __enter__(self) -> Recorder:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._made.clear()
         if find_parts(self.folder, self._task):
             raise BadInputError(
                 f"'{self.folder}' holds a trace of {self._task} already. Expected: a "
@@ -119,6 +131,7 @@ class Recorder:
             )
         self._counters = _find_counters(self._optimizers)
         try:
+            self._made += make_folders(self.folder)
             self._undo.append(watch_tapes(self._board, self._table))
             for optimizer in self._optimizers:
                 self._undo += install_taps(optimizer, self._board, self._table)
@@ -127,6 +140,7 @@ class Recorder:
         except BaseException:
             # Nobody leaves what was not entered.
             self._put_back()
+            remove_empty(self._made)
             raise
         return self
 
@@ -137,6 +151,7 @@ class Recorder:
         trace: TracebackType | None,
     ) -> None:
         self._put_back()
+        remove_empty(self._made)
         if kind is None and self._number == 0:
             raise BadInputError(
                 "No step was recorded: none of the optimizers that were given to "
@@ -238,6 +253,8 @@ class Recorder:
                 "Call the train function once for each step (steps_per_execution=1 "
                 "for a Keras model)."
             )
+        if self._number == 0:  # an optimizer may have had no state before
+            check_copies(self._strategy, (v.container for v in self._table.state))
         number = self._number
         self._number += 1
         if not is_step:
