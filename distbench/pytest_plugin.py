@@ -124,6 +124,13 @@ def pytest_configure(config: pytest.Config) -> None:
                 check_report(path, kind, {})
         except BadInputError as error:
             raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None
+    if files := [file for name in _FILES if (file := config.getoption(name))]:
+        from distbench.report.earlier import check_own_files
+
+        try:
+            check_own_files(files)
+        except BadInputError as error:
+            raise pytest.UsageError(str(error)) from None
     if settings := _read_settings(config):
         from distbench.options import CheckOptions
         from distbench.spelling import spelled

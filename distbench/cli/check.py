@@ -259,11 +259,6 @@ def check(
     )
     reports = Reports(json=json, html=html, junit=junit, tensorboard=tensorboard)
     _check_files(reports, ref, quarantine)
-    if len({file.resolve() for file in reports.files}) < len(reports.files):
-        raise BadInputError(
-            "Each report needs a file of its own. "
-            f"Received: {', '.join(map(str, reports.files))}."
-        )
     if tensorboard is not None:
         check_folder(tensorboard)
     if keep is not None:
@@ -286,7 +281,13 @@ def check(
 
 def _check_files(reports: Reports, ref: TargetRef, quarantine: File) -> None:
     """Refuse reports that would take the place of anything but earlier ones."""
-    from distbench.report.earlier import PAGE, SUITE, VERDICT, check_report
+    from distbench.report.earlier import (
+        PAGE,
+        SUITE,
+        VERDICT,
+        check_own_files,
+        check_report,
+    )
 
     taken = {} if quarantine is None else {"the quarantine list": quarantine}
     if ref.kind == "file":
@@ -295,6 +296,7 @@ def _check_files(reports: Reports, ref: TargetRef, quarantine: File) -> None:
     for file, kind in kinds:
         if file is not None:
             check_report(file, kind, taken)
+    check_own_files(reports.files)
 
 
 def _read_quarantine(file: Path | None) -> tuple[Entry, ...]:

@@ -7,7 +7,7 @@ easily as `--json my_optimizer.json`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,6 +89,15 @@ def check_report(path: Path, kind: Kind, taken: Mapping[str, Path]) -> None:
         raise BadInputError(
             f"'{path}' exists, and is no earlier {kind.name} that another may replace. "
             "Give another name, or remove the file."
+        )
+
+
+def check_own_files(files: Collection[Path]) -> None:
+    """Raise BadInputError for two reports of one command that have the same file."""
+    if len({file.resolve() for file in files}) < len(files):
+        raise BadInputError(
+            "Each report needs a file of its own. "
+            f"Received: {', '.join(map(str, files))}."
         )
 
 

@@ -209,6 +209,16 @@ class MakesOptimizerLate(Regression):
         return super().replica_step(batch)
 
 
+class ListsVariablesByName(Regression):
+    def variables(self):
+        return {"kernel": self.kernel}
+
+
+class ListsOneVariable(Regression):
+    def variables(self):
+        return self.kernel
+
+
 class ListsNoVariables(Regression):
     def variables(self):
         return []

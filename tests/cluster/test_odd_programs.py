@@ -62,6 +62,8 @@ def _observe(
         ("RaisesWhenAsked", "in build: LookupError: not known before build, at "),
         ("MakesOptimizerLate", r"optimizer\(\).*'MakesOptimizerLate'.*build"),
         ("ListsNoVariables", r"variables\(\).*'ListsNoVariables'.*no variable"),
+        ("ListsVariablesByName", "a list of variables.*an object of type 'dict'"),
+        ("ListsOneVariable", "a list of variables.*an object of type '.*Variable'"),
         ("GivesVariableTwice", "given 'w' twice in one call"),
         ("DrawsAnew", r"data\(0\).*the same batch in every process.*Seed"),
     ],

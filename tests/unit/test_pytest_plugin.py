@@ -306,12 +306,16 @@ def test_tests_that_are_only_listed_leave_earlier_verdicts_alone(
         ("--distbench-tensorboard=", "--distbench-tensorboard: it is empty"),
         ("--distbench-engine=rai", "Engine 'rai' is not known"),
         ("--distbench-timeout=0", "--distbench-timeout must be"),
+        (
+            "--distbench-json=v.json --distbench-html=v.json",
+            "Each report needs a file of its own. Received: v.json, v.json.",
+        ),
     ],
 )
 def test_an_option_that_no_check_takes_is_refused_at_once(
     suite: pytest.Pytester, option: str, words: str
 ) -> None:
-    result = run_suite(suite, MANY, option)
+    result = run_suite(suite, MANY, *option.split(" "))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{words}*"])
 

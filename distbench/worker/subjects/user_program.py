@@ -102,15 +102,21 @@ class UserProgram(Program):
             BadInputError: It lists something else than variables.
         """
         found = self._subject.variables()
-        listed = list(found) if isinstance(found, Iterable) else [found]
-        for one in listed:
-            if not is_variable(one):
-                raise BadInputError(
-                    f"variables() of '{self.name}' must list variables of TensorFlow "
-                    f"or Keras. Received: an object of type '{type(one).__name__}'. "
-                    "Return model.variables for example, not their names or values."
-                )
-        return listed
+        # A variable of TensorFlow iterates over its rows, a mapping over its names.
+        is_list = isinstance(found, Iterable) and not (
+            isinstance(found, Mapping) or is_variable(found)
+        )
+        listed = list(found) if is_list else []
+        others = [one for one in listed if not is_variable(one)]
+        if is_list and not others:
+            return listed
+        wrong = others[0] if others else found
+        raise BadInputError(
+            f"variables() of '{self.name}' must return a list of variables of "
+            f"TensorFlow or Keras. Received: an object of type '{type(wrong).__name__}'"
+            f"{' in it' if others else ''}. "
+            "Return model.variables for example, not their names or values."
+        )
 
     def names(self) -> Mapping[int, str]:
         """Where the user's program holds the variables that it has given no name."""
