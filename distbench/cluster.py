@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, find_near, suggest
 
 Kind = Literal["one", "mirrored", "central", "mwms", "ps"]
 Device = Literal["cpu", "gpu"]
@@ -101,7 +101,7 @@ class ClusterSpec:
                     )
         _check_numbers(text, body, device)
         raise BadInputError(
-            f"Cluster spec {text!r} is not known. Expected {GRAMMAR}. "
+            f"Cluster spec {text!r} is not known. Expected {GRAMMAR}."
             f"{_suggest(text, body, device)}"
         )
 
@@ -200,7 +200,7 @@ def _check_numbers(text: str, body: str, device: str) -> None:
             nearest = _find_nearest(re.sub(_ANY_NUMBER, _bring_near, body), device)
             raise BadInputError(
                 f"Cluster spec {text!r}: a number must be from 1 to {_MOST}, or 'all'. "
-                f"Received: {number}. Expected {GRAMMAR}. Did you mean '{nearest}'?"
+                f"Received: {number}. Expected {GRAMMAR}.{suggest(nearest)}"
             )
 
 
@@ -216,23 +216,30 @@ def _suggest(text: str, body: str, device: str) -> str:
     if len(parts) > 1 and all(part[0].isalpha() for part in parts):
         known = all(part.partition(":")[0] in _PATTERNS for part in parts)
         shown = parts if known else ("mirrored:2", "mwms:2")
-        return f"Give each by itself: {' '.join(f'-c {part}' for part in shown)}."
-    return f"Did you mean '{_find_nearest(body, device)}'?"
+        return f" Give each by itself: {' '.join(f'-c {part}' for part in shown)}."
+    return suggest(_find_nearest(body, device))
 
 
-def _find_nearest(body: str, device: str) -> str:
-    """The valid spec that is nearest to a text, with the text's own numbers."""
+def _find_nearest(body: str, device: str) -> list[str]:
+    """The valid spec that is nearest to a text, with the text's own numbers.
+
+    Nothing where its kind is near none.
+    """
     words = body.strip().lower()
+    kinds = find_near(re.split("[^a-z]", words)[0], _PATTERNS)
+    if not kinds:
+        return []
     numbers = re.findall(_NUMBER, words)
     shape = re.sub(r"[0-9]+|all", "#", words)
     # Who wrote no number at all meant no second one of replicas.
-    meant = [usual for usual in _SHAPES if numbers or "x" not in usual]
+    alike = [usual for usual in _SHAPES if usual.startswith(kinds[0])]
+    meant = [usual for usual in alike if numbers or "x" not in usual]
     nearest = difflib.get_close_matches(shape, meant, n=1, cutoff=0.0)[0]
     for usual in ("2", "1"):
         nearest = nearest.replace("#", numbers.pop(0) if numbers else usual, 1)
     # Several replicas of one worker need GPUs.
     known = ("gpu",) if "x" in nearest else ("cpu", "gpu")
-    return "@".join([nearest, *difflib.get_close_matches(device.lower(), known, n=1)])
+    return ["@".join([nearest, *find_near(device, known)])]
 
 
 def _parse_number(text: str | None) -> int:

@@ -40,7 +40,7 @@ _LISTED = 12
 """A longer list of names would bury the message."""
 _SHOWN = 4
 """So many of such a list are shown where none is near."""
-_NEAR = 0.5
+_NEAR = 0.6
 """Share of letters in common below which nobody can have meant a name."""
 
 
@@ -138,6 +138,24 @@ def find_advice(error: BaseException) -> str:
     return _LACKS.get(number or 0, "")
 
 
+def find_near(received: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """The names that somebody may have meant, the nearest first; none that are far off.
+
+    Args:
+        received: What was written.
+        known: All names that would have been right.
+        count: How many at most.
+    """
+    names = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(received.lower(), names, n=count, cutoff=_NEAR)
+    return [names[name] for name in near]
+
+
+def suggest(meant: Iterable[str]) -> str:
+    """What to add to a message: whether somebody meant the first of these, if any."""
+    return next((f" Did you mean '{name}'?" for name in meant), "")
+
+
 def make_unknown_name_error(
     what: str, received: str, known: Iterable[str], *, section: str = ""
 ) -> BadInputError:
@@ -150,8 +168,7 @@ def make_unknown_name_error(
         section: What 'distbench list' calls them; empty if it does not show them.
     """
     names = list(known)
-    nearest = difflib.get_close_matches(received.lower(), names, n=3, cutoff=_NEAR)
-    hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+    nearest = find_near(received, names, 3)
     if len(names) > _LISTED:
         # Where no list shows the others, some of them tell what such a name is like.
         shown = nearest or ([] if section else names[:_SHOWN])
@@ -159,5 +176,6 @@ def make_unknown_name_error(
         where = f" (see 'distbench list {section}')" if section else ""
         names = [*shown, f"{others}{where}"]
     return BadInputError(
-        f"{what} {received!r} is not known. Expected one of {', '.join(names)}.{hint}"
+        f"{what} {received!r} is not known. Expected one of {', '.join(names)}."
+        f"{suggest(nearest)}"
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from distbench.cluster import ALL, ClusterSpec, Task
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, find_near, suggest
 from distbench.spelling import spell_given
 
 Kind = Literal["kill", "restart", "stop", "delay", "drop", "nan", "scale", "flip"]
@@ -222,20 +222,25 @@ class Fault:
 
 def _make_grammar_error(text: str) -> BadInputError:
     """The error for a text that is no fault: grammar and nearest valid form."""
+    hint = suggest(_find_nearest(text))
+    return BadInputError(f"Fault {text!r} is not known. Expected {GRAMMAR}.{hint}")
+
+
+def _find_nearest(text: str) -> list[str]:
+    """The form that is nearest to a text, with its numbers; none for no known kind."""
     numbers = re.findall(r"[0-9]+(?:\.[0-9]+)?", text)
     shape = re.sub(r"[0-9]+(?:\.[0-9]+)?", "#", text.lower())
-    word = re.match("[a-z]*", shape)
-    kinds = [shape.partition(":")[0].partition("=")[0] for shape in _SHAPES]
-    kind = difflib.get_close_matches(word[0] if word else "", kinds, n=1, cutoff=0.0)
-    alike = [shape for shape in _SHAPES if shape.startswith(tuple(kind))]
+    known = [shape.partition(":")[0].partition("=")[0] for shape in _SHAPES]
+    kinds = find_near(re.split("[^a-z]", shape)[0], known)
+    if not kinds:
+        return []
+    alike = [shape for shape in _SHAPES if shape.startswith(kinds[0])]
     nearest = difflib.get_close_matches(shape, alike, n=1, cutoff=0.0)[0]
     if "=" in nearest and "=" not in text:
         numbers.insert(0, "1" if nearest.startswith("flip") else "0.5")
     while "#" in nearest:
         nearest = nearest.replace("#", numbers.pop(0) if numbers else "1", 1)
-    return BadInputError(
-        f"Fault {text!r} is not known. Expected {GRAMMAR}. Did you mean '{nearest}'?"
-    )
+    return [nearest]
 
 
 def check_faults(

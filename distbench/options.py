@@ -26,6 +26,7 @@ from distbench.scenario.choices import (
     check_workload,
 )
 from distbench.spelling import spell, spell_given
+from distbench.split import check_split
 from distbench.typed import as_declared
 from distbench.verdict import Run
 
@@ -159,6 +160,7 @@ class CheckOptions:
         )
         check_loss_weight(self.loss_weight)
         self._check_counts()
+        self._check_shares()
         self._check_engine()
 
     @property
@@ -212,6 +214,11 @@ class CheckOptions:
                 "one step at a time. "
                 f"Received: {spell_given('in_flight', self.in_flight)}."
             )
+
+    def _check_shares(self) -> None:
+        for cluster in self.clusters:
+            replicas = ClusterSpec.parse(cluster).replicas
+            check_split(self.split, self.examples, replicas, f"Cluster '{cluster}'")
 
     def _check_counts(self) -> None:
         check_memory(self.memory_gib)

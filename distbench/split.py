@@ -7,6 +7,39 @@ from collections.abc import Sequence
 from distbench.errors import BadInputError, count_things
 
 
+def check_split(
+    split: tuple[int, ...], examples: int, replicas: int, what: str
+) -> None:
+    """Raise BadInputError for shares that a cluster's replicas cannot have.
+
+    Args:
+        split: The share of each replica; empty leaves it to the bench.
+        examples: Size of the global batch; 0 leaves it to the bench.
+        replicas: Their number; 0 where it is not known yet.
+        what: What messages are about.
+    """
+    if not split:
+        if examples and replicas:
+            split_unevenly(examples, replicas)
+        return
+    if replicas and len(split) != replicas:
+        raise BadInputError(
+            f"{what}: the split must have one share per replica. "
+            f"Received: {count_things(len(split), 'share')}, "
+            f"{count_things(replicas, 'replica')}."
+        )
+    if min(split) < 0 or sum(split) < 1:
+        raise BadInputError(
+            f"{what}: shares must not be negative, and one must be positive. "
+            f"Received: {split}."
+        )
+    if examples not in (0, sum(split)):
+        raise BadInputError(
+            f"{what}: the shares must add up to the global batch. "
+            f"Received: {split} for {count_things(examples, 'example')}."
+        )
+
+
 def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
     """Give each replica a share that differs from the others' where it can.
 

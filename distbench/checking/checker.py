@@ -18,6 +18,7 @@ from distbench.checking.launches import make_launch
 from distbench.checking.own_keras import follow_target
 from distbench.checking.plan import (
     Planned,
+    check_only,
     expect_machine,
     list_clusters,
     list_possible,
@@ -55,6 +56,7 @@ from distbench.options import (
     list_tiers,
 )
 from distbench.target import TargetRef, adopt_target
+from distbench.target.reading import check_source
 from distbench.verdict import Run, Status, Verdict
 from distbench.xla import XLA_FLAGS
 
@@ -109,6 +111,7 @@ class Checker:
 
     def run(self) -> Verdict:
         """Run every scenario; returns what was found."""
+        check_only(self._target.describe(), self._options, self._machine)
         group = start_one(self._launch, self._options.seed, self._options.jit)
         with group:
             # Where all scenarios are left out nobody else tells of versions.
@@ -315,6 +318,8 @@ def _check(
     spares: Spares | None = None,
     on_end_early: OnEndEarly | None = None,
 ) -> tuple[Checker, Verdict]:
+    if target.kind == "file":
+        check_source(target.path, target.attribute)
     start_s, begun = time.monotonic(), datetime.now(timezone.utc)
     asked = describe_options(options)
 

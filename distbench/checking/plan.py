@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from distbench.cluster import ClusterSpec
@@ -191,6 +193,28 @@ def plan_scenarios(
     return tuple(replace(item, number=place) for place, item in enumerate(chosen))
 
 
+def check_only(target: str, options: CheckOptions, machine: Machine) -> None:
+    """Refuse an id that no scenario has, whatever the subject is: before tasks start.
+
+    Args:
+        target: The subject's label.
+        options: With the id that is wanted, or none.
+        machine: As for `plan_scenarios`.
+
+    Raises:
+        BadInputError: No subject has it.
+    """
+    if options.only is None:
+        return
+    ids: dict[str, None] = {}
+    for kind in ("optimizer", *_BROUGHT, "program"):
+        with suppress(BadInputError):  # what such a subject cannot have
+            found = plan_scenarios(target, kind, replace(options, only=None), machine)
+            ids |= dict.fromkeys(item.scenario.id for item in found)
+    if ids and options.only not in ids:
+        raise _make_unknown_id(options.only, ids)
+
+
 def list_clusters(options: CheckOptions) -> tuple[tuple[ClusterSpec, ...], ...]:
     """The clusters of each scenario, as far as they are known before the subject is."""
     workloads = len(options.workloads or DEFAULT_WORKLOADS)
@@ -232,8 +256,11 @@ def _join(split: tuple[int, ...]) -> str:
 def _pick(planned: tuple[Planned, ...], wanted: str) -> tuple[Planned, ...]:
     found = tuple(item for item in planned if item.scenario.id == wanted)
     if not found:
-        ids = [item.scenario.id for item in planned]
-        raise BadInputError(
-            f"No scenario has the id {wanted!r}. Expected one of {', '.join(ids)}."
-        )
+        raise _make_unknown_id(wanted, [item.scenario.id for item in planned])
     return found
+
+
+def _make_unknown_id(wanted: str, ids: Iterable[str]) -> BadInputError:
+    return BadInputError(
+        f"No scenario has the id {wanted!r}. Expected one of {', '.join(ids)}."
+    )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from distbench.cluster import ClusterSpec
-from distbench.errors import BadInputError, count_things
+from distbench.errors import BadInputError
 from distbench.fault import Fault, check_faults
 from distbench.limits import UNASKED_S
 from distbench.partitioner import check_partitioner, check_restore_partitioner
@@ -25,7 +25,7 @@ from distbench.scenario.choices import (
     check_restore_after,
     check_workload,
 )
-from distbench.split import split_unevenly
+from distbench.split import check_split, split_unevenly
 
 _SCHEMA = "distbench/scenario/1"
 
@@ -100,7 +100,8 @@ class Scenario:
             dtype=self.dtype,
             keras=self.keras,
         )
-        self._check_split(ClusterSpec.parse(self.cluster))
+        replicas = ClusterSpec.parse(self.cluster).replicas
+        check_split(self.split, self.examples, replicas, f"Scenario '{self.id}'")
         check_in_flight(self.in_flight, ClusterSpec.parse(self.cluster))
         check_partitioner(self.partitioner, ClusterSpec.parse(self.cluster))
         check_restore_partitioner(self.restore_partitioner, self.restore_from)
@@ -114,31 +115,6 @@ class Scenario:
             steps=self.scheduled,
             in_flight=self.in_flight,
         )
-
-    def _check_split(self, spec: ClusterSpec) -> None:
-        if not self.split and not self.examples:
-            return
-        replicas = spec.replicas
-        if not self.split:
-            if replicas:
-                split_unevenly(self.examples, replicas)
-            return
-        if replicas and len(self.split) != replicas:
-            raise BadInputError(
-                f"Scenario '{self.id}': the split must have one share per replica. "
-                f"Received: {count_things(len(self.split), 'share')}, "
-                f"{count_things(replicas, 'replica')}."
-            )
-        if min(self.split) < 0 or sum(self.split) < 1:
-            raise BadInputError(
-                f"Scenario '{self.id}': shares must not be negative, and one must be "
-                f"positive. Received: {self.split}."
-            )
-        if self.examples not in (0, sum(self.split)):
-            raise BadInputError(
-                f"Scenario '{self.id}': the shares must add up to the global batch. "
-                f"Received: {self.split} for {count_things(self.examples, 'example')}."
-            )
 
     @property
     def id(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import difflib
 import json
 import os
 import re
@@ -14,9 +12,10 @@ from pathlib import Path
 from types import FunctionType
 from typing import Literal
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, find_near, suggest
 from distbench.machine import find_current_folder
 from distbench.pickling import pickle_by_value
+from distbench.target.reading import list_names
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _FORMS = "'package.module:attribute' or 'path/to/file.py:attribute'"
@@ -188,11 +187,12 @@ def _find_file(text: str, place: Path, folder: Path) -> Path:
         problem = f"'{path}' is a device or a pipe, and no file"
     else:
         problem = f"there is no file '{path}'"
-    near: list[str] = []
+    stems: list[str] = []
     if not path.exists() or path.is_file():
-        near = sorted(p.name for p in path.parent.glob("*.py"))
-    nearest = difflib.get_close_matches(path.name, near, n=1, cutoff=0.5)
-    hint = f" Did you mean '{place.parent / nearest[0]}'?" if nearest else ""
+        stems = sorted(p.stem for p in path.parent.glob("*.py"))
+    # All files of Python end alike: that is nothing in common.
+    near = find_near(path.stem, stems)
+    hint = suggest(str(place.parent / f"{stem}.py") for stem in near)
     if not path.parent.is_dir():
         hint = f" There is no folder '{path.parent}' either."
     raise BadInputError(f"Target {text!r}: {problem}. Expected {_FORMS}.{hint}")
@@ -201,11 +201,7 @@ def _find_file(text: str, place: Path, folder: Path) -> Path:
 def _suggest_attribute(place: str, folder: Path) -> str:
     """What the file that may be meant defines on its top level, read and not run."""
     file, name = _find_meant(place, folder)
-    try:
-        body = ast.parse((folder / file).read_bytes()).body if file else []
-    except (OSError, SyntaxError, ValueError):
-        return ""
-    names = [n.name for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+    names = list_names(folder / file) if file else []
     if name in names:
         return f" Did you mean '{file}:{name}'?"
     public = [f"'{file}:{name}'" for name in names if not name.startswith("_")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import sys
@@ -14,10 +13,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from distbench.errors import BadInputError, read_message, shorten
+from distbench.errors import (
+    BadInputError,
+    find_near,
+    read_message,
+    shorten,
+    suggest,
+)
 from distbench.pickling import is_installed
 from distbench.target import TargetRef
 from distbench.target.carried import import_file
+from distbench.target.reading import describe_syntax_error, list_names, suggest_name
 
 _MESSAGE_LENGTH = 600
 _LATE = re.compile(r"after (being )?initializ|at program startup")
@@ -54,11 +60,9 @@ def load_target(ref: TargetRef) -> Any:  # the subject may be anything
 
 def describe_user_error(error: BaseException) -> str:
     """An exception of the user's code in one line, with the last line of theirs."""
-    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     if isinstance(error, SyntaxError):
-        # The source comes before the words. Of a file that is no text it names none.
-        place = f", in {error.filename} line {error.lineno}" if error.filename else ""
-        return f"{shorten(lines[-1], _MESSAGE_LENGTH)}{place}"
+        return describe_syntax_error(error)
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     text = shorten(" ".join(" ".join(lines).split()), _MESSAGE_LENGTH)
     ours = str(Path(__file__).parents[1])
     hidden = (ours, str(Path(importlib.__file__).parent), "<frozen importlib")
@@ -79,9 +83,11 @@ def describe_user_error(error: BaseException) -> str:
 def _get_attribute(ref: TargetRef, value: Any, holder: str, name: str) -> Any:
     if hasattr(value, name):
         return getattr(value, name)
-    names = [n for n in dir(value) if not n.startswith("_")]
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+    public = [n for n in dir(value) if not n.startswith("_")]
+    near = suggest(find_near(name, public))
+    file = getattr(value, "__file__", None)
+    # What a module imports was hardly meant, unless it is as good as named.
+    hint = near or suggest_name(name, list_names(Path(file or "")) if file else [])
     raise BadInputError(
         f"Target '{ref.describe()}' could not be loaded: '{holder}' has no attribute "
         f"'{name}'.{hint}"

@@ -114,6 +114,7 @@ ALLOWED: dict[str, set[str]] = {
         "partitioner",
         "scenario",
         "spelling",
+        "split",
         "typed",
         "verdict",
     },

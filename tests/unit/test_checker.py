@@ -18,6 +18,7 @@ from distbench.launch.halt import Halt
 from distbench.machine import Machine
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
+from distbench.target import parse_target
 from distbench.verdict import Run, Status, Verdict
 
 
@@ -127,7 +128,7 @@ def test_an_interrupt_while_tasks_are_ended_loses_nothing(
     told: list[Verdict] = []
     with pytest.raises(KeyboardInterrupt):
         checker.check_target(
-            SimpleNamespace(), CheckOptions(), on_end_early=told.append
+            parse_target("a.b:c"), CheckOptions(), on_end_early=told.append
         )
     (verdict,) = told
     assert [run.status for run in verdict.runs] == [Status.PASS]

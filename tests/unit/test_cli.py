@@ -20,7 +20,7 @@ def test_every_option_arrives(play, call, tmp_path: Path) -> None:
 
     play(check_target)
     line = (
-        "check a.b:c -c mwms:2 -c ps:2+1 --path user --path none --tier exact "
+        "check a.b:c -c mwms:2 -c mirrored:2 --path user --path none --tier exact "
         "--steps 5 --workload mlp --dtype float64 --seed 4 --split 5,3 --examples 8 "
         "--only some-id --keras legacy --jit on --expect nonfinite --require-gpus 2 "
         f"--timeout 9.5 --keep {tmp_path}/kept"
@@ -29,7 +29,7 @@ def test_every_option_arrives(play, call, tmp_path: Path) -> None:
     [(target, options)] = seen
     assert target.describe() == "a.b:c"
     assert options == CheckOptions(
-        clusters=("mwms:2", "ps:2+1"),
+        clusters=("mwms:2", "mirrored:2"),
         paths=("user", "none"),
         tiers=("exact",),
         steps=5,
@@ -71,6 +71,8 @@ def test_without_options_the_defaults_hold(play, call) -> None:
         ("check a.b", "names no attribute"),
         ("check no/file.py:x", "no file"),
         ("check a.b:c -c mwm:2", "Did you mean 'mwms:2'"),
+        ("check a.b:c -c one --split 5,3", "Cluster 'one': the split must have one"),
+        ("check a.b:c -c mwms:3 --examples 2", "at least one example per replica"),
         ("check a.b:c -c mwms:2x2@cpu", "mwms:4@cpu"),
         ("check a.b:c --path men", "Aggregation path 'men'"),
         ("check a.b:c --tier exakt", "Did you mean 'exact'"),

@@ -40,8 +40,6 @@ def test_a_valid_spec_is_read_and_printed_back(
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "two",
         "mwms",
         "mwms:2x",
         "ps:2",
@@ -103,6 +101,12 @@ def test_the_nearest_spec_has_the_numbers_that_were_given(
     text: str, nearest: str
 ) -> None:
     with pytest.raises(BadInputError, match=re.escape(f"Did you mean '{nearest}'?")):
+        ClusterSpec.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "two", "foo:2", "2", ":3", "two:1+1@gpu"])
+def test_where_nothing_is_near_nothing_is_suggested(text: str) -> None:
+    with pytest.raises(BadInputError, match=r"mwms:WxR.* may be 'all'\.$"):
         ClusterSpec.parse(text)
 
 

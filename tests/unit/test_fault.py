@@ -66,7 +66,6 @@ def test_each_kind_has_a_function_that_makes_it(fault: Fault, text: str) -> None
         ("flip:replica:0@7", "flip=1:replica:0@7"),
         ("stop:worker:0@1..", "stop:worker:0@1"),
         ("kill=3:worker:0@1", "kill:"),
-        ("", ""),
     ],
 )
 def test_another_text_is_refused_with_the_grammar_and_the_nearest_form(
@@ -75,6 +74,12 @@ def test_another_text_is_refused_with_the_grammar_and_the_nearest_form(
     with pytest.raises(BadInputError, match="Expected kill:TASK@STEP") as refused:
         Fault.parse(text)
     assert f"Did you mean '{nearest}" in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "foo", "worker:1@1", "3"])
+def test_where_no_kind_is_near_nothing_is_suggested(text: str) -> None:
+    with pytest.raises(BadInputError, match=r"numbers begin with 0\.$"):
+        Fault.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from distbench.checking.plan import (
     DEFAULT_WORKLOADS,
     Planned,
+    check_only,
     list_possible,
     name_cluster,
     plan_scenarios,
@@ -109,6 +111,16 @@ def test_an_id_of_no_scenario_is_refused_with_those_that_are() -> None:
     known = plan("program", clusters=("one",))[0].scenario.id
     with pytest.raises(BadInputError, match=f"'no-such'. Expected one of {known}"):
         plan("program", clusters=("one",), only="no-such")
+
+
+def test_an_id_that_no_subject_has_is_refused_before_tasks_start() -> None:
+    for kind in ("optimizer", "program", "model"):
+        for item in plan(kind, clusters=("one",)):
+            options = CheckOptions(clusters=("one",), only=item.scenario.id)
+            check_only(item.scenario.target, options, MACHINE)
+    known = re.escape(item.scenario.id)
+    with pytest.raises(BadInputError, match=f"'no-such'. Expected one of .*, {known}"):
+        check_only(item.scenario.target, replace(options, only="no-such"), MACHINE)
 
 
 def test_a_split_is_for_clusters_of_so_many_replicas() -> None:

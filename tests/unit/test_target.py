@@ -23,6 +23,7 @@ from distbench.target import (
     write_pickled_target,
 )
 from distbench.target.loading import describe_user_error, load_target
+from distbench.target.reading import check_source
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +85,7 @@ def test_a_file_is_made_absolute_and_not_run(tmp_path: Path) -> None:
         ("train.py:make()", "no name of an attribute"),
         ("a b:make", "neither a module nor a file"),
         ("trian.py:make", r"no file '.*trian.py'.*Did you mean 'train.py'\?"),
+        ("nofile.py:make", r"no file.*:attribute'\.$"),
         ("sub/train.py:make", "no folder '.*sub' either"),
         ("./train:make", r"no file.*Did you mean 'train.py'\?"),
         ("./text.txt:make", "does not end in '.py'"),
@@ -160,11 +162,15 @@ def test_a_module_of_the_current_folder_is_loaded(tmp_path: Path) -> None:
             "started TensorFlow by then: do this where the script starts",
         ),
         ("mak = 1", r"'.*/train.py' has no attribute 'make'. Did you mean 'mak'\?"),
+        (
+            "import os\ndef adam(): ...\ndef _sgd(): ...\nclass Job: ...",
+            r"has no attribute 'make'\. There is 'adam', 'Job'\.$",
+        ),
     ],
     ids=[
         *("import", "raises", "library-raises", "syntax", "exit", "parser"),
         "interrupt",
-        *("unspeakable", "long", "late", "attribute"),
+        *("unspeakable", "long", "late", "attribute", "attributes"),
     ],
 )
 def test_a_file_that_cannot_be_loaded_says_why(
@@ -362,3 +368,48 @@ def test_what_cannot_be_pickled_is_named(tmp_path: Path) -> None:
 def test_a_module_that_is_imported_late_may_be_pickled() -> None:
     late = pickle.loads(pickle.dumps(LazyModule("json")))
     assert late.dumps([1]) == "[1]"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def make(:", r"could not be loaded: SyntaxError: .*, in .*train.py line 1$"),
+        ("return 3", r"SyntaxError: 'return' outside function, in .*train.py line 1$"),
+        ("def mke(): ...", r"no attribute 'make'. Did you mean 'mke'\?"),
+        ("def adam(): ...\nclass Job: ...", r"'make'. There is 'adam', 'Job'\.$"),
+        ("", r"has no attribute 'make'\.$"),
+        (
+            "class Makes:\n    def __init__(self): ...\nif __name__ == '__main__': ...",
+            r"'make'. Did you mean 'Makes'\?",
+        ),
+    ],
+)
+def test_what_a_file_cannot_have_is_told_before_tasks_start(
+    tmp_path: Path, source: str, message: str
+) -> None:
+    write(tmp_path, source)
+    ref = parse_target("train.py:make.inner", tmp_path)
+    with pytest.raises(BadInputError, match=message):
+        check_source(ref.path, ref.attribute)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "make = 1",
+        "from other import *",
+        "for name in 'ab':\n    globals()['ma' + 'ke'] = name",
+        "import sys\nsetattr(sys.modules[__name__], 'ma' + 'ke', 1)",
+        "def __getattr__(name): ...",
+        "exec('ma' + 'ke = 1')",
+        "raise SystemExit  # make",
+        "# coding: latin-1\nmake = 'é'",
+        pytest.param(f"make = {'(' * 150}{')' * 150}", id="deep"),
+    ],
+)
+def test_what_only_running_a_file_tells_is_left_to_its_tasks(
+    tmp_path: Path, source: str
+) -> None:
+    write(tmp_path, source)
+    check_source(str(tmp_path / "train.py"), "make")
+    check_source(str(tmp_path / "gone.py"), "make")
