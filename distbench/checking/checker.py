@@ -38,7 +38,7 @@ from distbench.errors import (
 from distbench.expect import apply_expectations
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
-from distbench.launch.rundir import RunDirectory
+from distbench.launch.rundir import RunDirectory, tell_unused
 from distbench.launch.spares import Spares
 from distbench.machine import Machine, describe_bench
 from distbench.observe import (
@@ -351,6 +351,8 @@ def _open_checker(
     spares: Spares | None = None,
 ) -> Iterator[Checker]:
     telling = Telling(progress)
+    if unused := tell_unused():
+        telling.note(unused)
     with (
         RunDirectory() as directory,
         open_engine(

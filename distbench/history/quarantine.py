@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distbench.codes import CODES
-from distbench.errors import BadInputError, make_unknown_name_error
+from distbench.errors import BadInputError, make_unknown_name_error, shorten
 from distbench.input_file import read_input
 from distbench.pattern import fits
 from distbench.verdict import Run, Status, Verdict
 
 _NEEDED = ("scenario", "code", "reason", "until")
+_LINE_LENGTH = 80
 _KNOWN = (*_NEEDED, "target", "tier")
 _WITHOUT_CODE = tuple(
     str(status)
@@ -94,12 +95,27 @@ def read_quarantine(path: Path) -> tuple[Entry, ...]:
     try:
         parser.read_string(text)
     except configparser.Error as error:
-        problem = " ".join(str(error).split())
         raise BadInputError(
-            f"'{path}' is no quarantine list: {problem}. Expected a section for each "
-            f"entry, with lines such as 'scenario = linear-*', and {_join(_NEEDED)}."
+            f"'{path}' is no quarantine list: {_describe(error, text)}. Expected a "
+            "section for each entry, with lines such as 'scenario = linear-*', and "
+            f"{_join(_NEEDED)}."
         ) from error
     return tuple(_read_entry(path, name, parser[name]) for name in parser.sections())
+
+
+def _describe(error: configparser.Error, text: str) -> str:
+    """What is wrong with a list, and in which line."""
+    why = "is a second one of its name"
+    if isinstance(error, configparser.MissingSectionHeaderError):
+        why = "stands before the first section"
+    elif isinstance(error, configparser.ParsingError):
+        why = "has no '='"
+    told = [line for line, _ in getattr(error, "errors", ())]
+    number = getattr(error, "lineno", None) or min(told, default=None)
+    if number is None:
+        return " ".join(str(error).split())
+    line = shorten(text.split("\n")[number - 1].strip(), _LINE_LENGTH)
+    return f"line {number} {why}: {line!r}"
 
 
 def apply_quarantine(

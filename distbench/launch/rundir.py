@@ -26,6 +26,17 @@ _HEIR = (
 _HEIR_S = 15.0
 
 
+def tell_unused() -> str:
+    """That TMPDIR is passed over, as Python passes over what cannot be written."""
+    wanted, taken = os.environ.get("TMPDIR"), tempfile.gettempdir()
+    if not wanted or Path(wanted).resolve() == Path(taken).resolve():
+        return ""
+    return (
+        f"TMPDIR names '{wanted}', where no file can be written: the run's files are "
+        f"in '{taken}'"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFiles:
     """The files of one group of tasks: a run may start several, one after another."""

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import stat
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import ClusterError
 from distbench.launch import rundir as rundir_module
-from distbench.launch.rundir import RunDirectory
+from distbench.launch.rundir import RunDirectory, tell_unused
 from distbench.launch.surroundings import (
     make_python_environment,
     make_task_environment,
@@ -210,3 +211,24 @@ def test_a_process_that_cannot_start_is_the_machines_fault(
     with pytest.raises(ClusterError, match=rf"could not start '/bin/sh'.*{words}"):
         RunDirectory(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_told"),
+    [
+        ("", False),
+        ("{taken}", False),
+        ("{taken}/../{name}/", False),
+        ("/no/such", True),
+    ],
+)
+def test_a_temporary_folder_that_cannot_be_used_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, is_told: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", wanted.format(taken=tmp_path, name=tmp_path.name))
+    told = tell_unused()
+    assert bool(told) is is_told
+    if is_told:
+        assert "'/no/such', where no file can be written" in told
+        assert f"the run's files are in '{tmp_path}'" in told

@@ -70,8 +70,10 @@ def test_a_list_is_read(tmp_path: Path) -> None:
         (("2026-03-31", "soon"), "until must be a day such as 2026-03-31. Rec"),
         (("scale-error", "scale-eror"), "Did you mean 'scale-error'"),
         (("scenario =", "scenarios ="), "field 'scenarios' is not known"),
-        (("[nobody sums]", ""), "is no quarantine list: File contains no section"),
-        (("until = ", "until "), "is no quarantine list"),
+        (("[nobody sums]", ""), "line 3 stands before the first section: 'scenario = "),
+        (("until = ", "until "), "has no '=': 'until 2026-03-31'. Expected a section"),
+        (("31\n", "31\n[nobody sums]"), "line 8 is a second one of its name: '[nobody"),
+        (("until =", "until = x\nuntil ="), "is a second one of its name: 'until = "),
         (("mlp-adam-*", ""), "lacks scenario. Expected scenario, code, reason, until"),
     ],
 )
