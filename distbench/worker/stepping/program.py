@@ -59,6 +59,13 @@ class Program:
         """Make variables and optimizer, under the strategy's scope."""
         raise NotImplementedError
 
+    def make_variables(self, session: Session) -> None:
+        """Have the step make what `build` leaves to it; often nothing.
+
+        Args:
+            session: Where it is to run. It has no taps yet, and knows no variable.
+        """
+
     @property
     def acts_between_steps(self) -> bool:
         """Whether `before_step` does anything."""

@@ -83,6 +83,19 @@ class Session(KeptState):
         device = "/job:chief/device:CPU:0" if is_server else "/device:CPU:0"
         self.board = TapBoard(first_replica=self.first_replica, device=device)
         self.draws: Draws = OwnDraws()
+        self.tapped = False
+        self._devices = _list_devices(strategy, spec)
+        with self.guard("build"), strategy.scope():
+            program.build(strategy)
+        with self.guard("first step"):
+            program.make_variables(self)
+        with self.guard("build"), strategy.scope():
+            self._given = list(program.optimizers())
+            self.optimizers = find_held(
+                self._given, lambda item: name_family(item) is not None
+            )
+            variables = list(program.variables())
+            check_listed(program, variables)
         if gives_draws:
             self.draws = GivenDraws(
                 [r for r in range(spec.replicas) if self.has_replica(r)],
@@ -90,15 +103,6 @@ class Session(KeptState):
                 lambda: [variable.info.shape for variable in self.table.state],
                 device,
             )
-        self._devices = _list_devices(strategy, spec)
-        with self.guard("build"), strategy.scope():
-            program.build(strategy)
-            self._given = list(program.optimizers())
-            self.optimizers = find_held(
-                self._given, lambda item: name_family(item) is not None
-            )
-            variables = list(program.variables())
-            check_listed(program, variables)
         # The slots are listed when the first step has made them.
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape

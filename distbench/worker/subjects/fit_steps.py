@@ -31,18 +31,26 @@ def name_keras(candidate: Any) -> str | None:
 
 
 class FitStep:
-    """A call of `fit` on one batch, with a train function of its own."""
+    """A call of `fit` on one batch, with a train function of its own.
+
+    Args:
+        session: Where it is to run.
+        model: What it trains.
+        at_once: Whether one trace is to do; see `trace_at_once`. Without, variables are
+            made as `fit` makes them.
+    """
 
     any_size = False
     """Keras traces it for what it is given."""
 
-    def __init__(self, session: Session, model: Any) -> None:
+    def __init__(self, session: Session, model: Any, *, at_once: bool = True) -> None:
         self._session = session
         self._model = model
         with session.strategy.scope():
             model.make_train_function(force=True)
         self._function = model.train_function
-        trace_at_once(find_traced(self._function))
+        if at_once:
+            trace_at_once(find_traced(self._function))
         self._graphs: dict[Any, tf.Graph] = {}
 
     def trace(self, shards: Sequence[Any]) -> tf.Graph:
@@ -93,13 +101,13 @@ class FitStep:
 class ScheduledFitStep(FitStep):
     """A call of `fit` whose one step a coordinator schedules on one of the workers."""
 
-    def __init__(self, session: Session, model: Any) -> None:
+    def __init__(self, session: Session, model: Any, *, at_once: bool = True) -> None:
         # There is one for a strategy, and `fit` makes or finds it.
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(
             session.strategy
         )
         model._cluster_coordinator = self._coordinator
-        super().__init__(session, model)
+        super().__init__(session, model, at_once=at_once)
 
     def trace(self, shards: Sequence[Any]) -> tf.Graph:
         """See `Step`."""
@@ -109,6 +117,12 @@ class ScheduledFitStep(FitStep):
     def _iterate(self, batches: Any) -> Any:
         """The iterators of all workers, which a step is traced for by their kind."""
         return iter(self._coordinator.create_per_worker_dataset(batches))._type_spec
+
+
+def make_fit_step(session: Session, model: Any, *, at_once: bool = True) -> FitStep:
+    """The kind of step that the cluster of a session runs; see `FitStep`."""
+    kind = ScheduledFitStep if session.spec.kind == "ps" else FitStep
+    return kind(session, model, at_once=at_once)
 
 
 def _make_dataset(shards: Sequence[Any]) -> tf.data.Dataset:

@@ -38,7 +38,13 @@ from distbench.worker.stepping.program import (
 )
 from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import Batches
-from distbench.worker.subjects.fit_steps import FitStep, ScheduledFitStep, name_keras
+from distbench.worker.subjects.built_late import (
+    build_as_shared,
+    build_by_step,
+    is_built,
+    is_shared,
+)
+from distbench.worker.subjects.fit_steps import make_fit_step, name_keras
 
 if TYPE_CHECKING:
     from distbench.worker.stepping.session import Session
@@ -75,18 +81,34 @@ class KerasModelProgram(Program):
         self._told: Counter[int] = Counter()
 
     def build(self, strategy: tf.distribute.Strategy) -> None:  # noqa: ARG002  # its scope is entered
-        """Have the model made, and what `fit` would make of it before it trains."""
-        self._model = model = self._factory()
+        """Have the model made, and what `fit` makes before its first trace."""
+        self._model = model = self._make_model()
+        self.is_compiled = bool(model.jit_compile)
+        if _is_symbolic(model) and (is_built(model) or is_shared(model)):
+            model._symbolic_build(data_batch=self.data(0))
+
+    def _make_model(self) -> Any:
+        model = self._factory()
         check_model(model, self.name)
         if not self._may_compile:
             model.jit_compile = False
-        self.is_compiled = bool(model.jit_compile)
+        return model
+
+    def make_variables(self, session: Session) -> None:
+        """Trace the step once, where it builds layers that nothing else has built."""
         batch = self.data(0)
-        if name_keras(model) == "keras":
-            model._symbolic_build(data_batch=batch)
+        if not is_built(self._model):
+            is_known = _is_symbolic(self._model) and not is_shared(self._model)
+            if not (is_known and build_as_shared(session, self._model, batch)):
+                if is_known:
+                    # What was tried has built a part of the other one.
+                    self._model = self._make_model()
+                build_by_step(session, self._model, batch)
+        if _is_symbolic(self._model):
+            if not self._model.optimizer.built:
+                # So it is where replicas share the model, whether it trains or not.
+                self._model.optimizer.build(self._model.trainable_variables)
             self._watch_losses()
-        elif not model.built:
-            model(batch[0] if isinstance(batch, tuple) else batch)
         for optimizer in self.optimizers():
             if hasattr(optimizer, "finalize_variable_values"):
                 # The end of a `fit` is not the end of the run.
@@ -104,8 +126,7 @@ class KerasModelProgram(Program):
             intercept(self._model, "train_step", partial(self._take_step, session))
             intercept(self._model, "compute_loss", partial(self._tell_loss, session))
             self._is_watched = True
-        kind = ScheduledFitStep if session.spec.kind == "ps" else FitStep
-        return kind(session, self._model)
+        return make_fit_step(session, self._model)
 
     def _take_step(self, session: Session, original: Any, data: Any) -> Any:
         replica = session.board.find_replica()
@@ -303,6 +324,11 @@ def check_model(model: Any, name: str) -> None:
             f"'{name}' returned a model with run_eagerly=True. Expected: one whose "
             "step is traced, which is what trains on a cluster. Leave the option out."
         )
+
+
+def _is_symbolic(model: Any) -> bool:
+    """Whether Keras can build a model without a step: Keras 3 does."""
+    return name_keras(model) == "keras"
 
 
 def _has_own_loss(model: Any) -> bool:

@@ -1,0 +1,30 @@
+"""Mistakes in models of tf_keras whose layers are built by the step alone."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import fault
+from distbench.samples.built_late import BuiltLate, Networks, Widened
+from distbench.samples.lazy import tf
+
+
+@fault(
+    "loss-not-scaled",
+    "local_gradient",
+    ("dense/kernel",),
+    like="keras-team/keras#19891",
+)
+@BuiltLate
+class GeneratorLossNotScaled(Networks):
+    """Of a GAN without `call` the generator's loss is a mean over the own shard."""
+
+    def share_generators(self, errors):
+        return tf.reduce_mean(errors)
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#19891")
+@BuiltLate
+class LossOfWhatTheStepMakesNotScaled(Widened):
+    """Where `call` takes what the step makes, the loss is a mean over the own shard."""
+
+    def share(self, errors):
+        return tf.reduce_mean(errors)
