@@ -10,7 +10,7 @@ from distbench.samples.lazy import tf
 @fault(
     "loss-not-scaled",
     "local_gradient",
-    ("dense/kernel",),
+    ("dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"),
     like="keras-team/keras#19891",
 )
 @BuiltLate
