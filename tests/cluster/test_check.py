@@ -201,7 +201,10 @@ def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
         ("Plain", "no optimizer.*'Plain', which as a train program lacks build, repl"),
         ("WithLists", r"the shapes \[\(\).*as a structure: use np\.array"),
         ("WithoutVariables", "Train program 'WithoutVariables' lacks variables"),
-        ("VariableNames", r"variables\(\) of 'VariableNames' must list.*type 'str'"),
+        (
+            "VariableNames",
+            r"variables\(\) of 'VariableNames' must return a list.*type 'str' in it",
+        ),
         ("VariablesAsProperty", "lacks variables.*Make a method of variables"),
         ("WithoutStep", "no optimizer.*train program lacks replica_step"),
         ("WithArgument", "one device already in build: TypeError.*'path'"),
