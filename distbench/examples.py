@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
+
+_FULL = 0.75
+"""Of the examples in padded batches fewer are as long as the longest of their batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +21,9 @@ class Examples:
         seen: By replica and batch, what the cluster read; by worker, where each trains
             by itself.
         is_whole: Whether all read to the end of the epoch.
-        is_sure: Whether equal examples have equal digests. They need not where batches
-            of several lengths are filled up by other values than 0.
+        is_sure: Whether equal examples have equal digests, as far as can be seen. They
+            need not where batches of several lengths are filled up by other values
+            than 0.
         apart: Whether those who read train by themselves, as the workers of parameter
             servers do: then each may read an epoch of its own.
         counterparts: What one device read in the place of what it never read: one for
@@ -34,6 +38,34 @@ class Examples:
     apart: bool = False
     counterparts: tuple[tuple[Counterpart, ...], ...] = ()
     own_left_out: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known which examples are the same ones.
+
+        Those of one device that the replicas have were told alike, whatever else.
+        """
+        due = {e for batch in self.expected for e in batch}
+        return self.is_sure or all(
+            e in due for own in self.seen for batch in own for e in batch
+        )
+
+
+def are_alike(lengths: Iterable[Sequence[Mapping[str, Any]]]) -> bool:
+    """Whether no array is filled up by other values than 0, as far as can be seen.
+
+    Those would make equal examples of batches of other lengths differ.
+
+    Args:
+        lengths: By reader, of each array: `shapes` of its examples, how many there are
+            (`count`), and how many of these no zeros fill up (`full`).
+    """
+    for arrays in zip(*lengths, strict=False):
+        shapes = {tuple(shape) for one in arrays for shape in one["shapes"]}
+        count, full = (sum(one[name] for one in arrays) for name in ("count", "full"))
+        if len(shapes) > 1 and full > _FULL * count:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from distbench.compare.values import densify, measure_norm
 from distbench.details import Compared, Details, Series
 from distbench.evidence import Evidence
 from distbench.flight import Flight
-from distbench.trace import Phase, Trace, TraceKey, Value
+from distbench.trace import SHOWN, Phase, Trace, TraceKey, Value
 
 _MOST_COMPARED = 4000
 _MOST_NUMBERS = 20_000
@@ -80,7 +80,13 @@ def _list_series(trace: Trace, *, observed: bool) -> Iterator[Series]:
     def name_line(item: tuple[TraceKey, Value]) -> tuple[str, str, int]:
         return item[0].phase, item[0].variable, item[0].replica
 
-    values = [item for phase in ("loss", *_NORMS) for item in trace.select(phase=phase)]
+    values = [
+        item
+        for phase in ("loss", *_NORMS)
+        for item in trace.select(phase=phase)
+        # A metric of that name, or the loss, is there as well.
+        if not item[0].variable.startswith(SHOWN)
+    ]
     values.sort(key=lambda item: (name_line(item), item[0].step))
     for (phase, variable, replica), group in groupby(values, key=name_line):
         members = list(group)

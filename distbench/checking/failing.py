@@ -25,6 +25,7 @@ from distbench.observe import Observation
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PROGRAM
 from distbench.split import tell_split
+from distbench.trace import PHASES
 from distbench.verdict import Finding, Run, Status
 from distbench.xla import tell_compiled
 
@@ -115,7 +116,8 @@ class Failing:
             return
         origin: Literal["subject", "framework"] = "framework" if alike else "subject"
         finding = _make_raises(spec, failure, origin)
-        if even := self._try_even(item, seen):
+        is_of_step = failure.phase in ("first step", "step", *PHASES)
+        if origin == "subject" and is_of_step and (even := self._try_even(item, seen)):
             told = (
                 f"With even shards, as {even} makes them, it does not: a program that "
                 "needs them is checked that way"

@@ -40,6 +40,8 @@ _NODE = re.compile(r"\s*;?\s*NodeDef: .*", re.DOTALL)
 """Each task of a collective runs an op of its own: one sends, the others receive."""
 _OP = re.compile(r"\{\{node [^}]*\}\} = (\w+)\[[^]]*\]\([^)]*\)")
 """What an op is called, and those that it takes: models name and compute others."""
+_OTHER = re.compile(r"\s*\[\[.*?\]\]", re.DOTALL)
+"""Further ops that a failure passed through; which are told is chance."""
 _NUMBER = re.compile(r"(?<=\w)_\d+\b")
 """What tells the second op of a name from the first."""
 _REMOTE = re.compile(r"\s*Additional GRPC error information .*", re.DOTALL)
@@ -197,7 +199,7 @@ def _say_the_same(left: str, right: str) -> bool:
 
 def _get_core(message: str) -> str:
     """What an exception says of every subject, in every task and process."""
-    for pattern in (_ADDRESS, _REMOTE, _NODE, _NUMBER):
+    for pattern in (_ADDRESS, _REMOTE, _NODE, _OTHER, _NUMBER):
         message = pattern.sub("", message)
     message = _OP.sub(r"\1", message)
     return _PATH.sub("/", message)

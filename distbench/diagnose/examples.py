@@ -29,7 +29,7 @@ def count_examples(examples: Examples | None) -> Iterator[Finding]:
     if examples is None:
         return
     yield from _tell_own_data(examples)
-    if not examples.is_sure:
+    if not examples.is_known:
         return
     if not examples.is_whole:
         yield from _compare_replicas(examples)

@@ -6,6 +6,7 @@ Each note is one sentence, or `""` where there is nothing to say.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from distbench.diagnose.links import Chain
 from distbench.diagnose.names import tell_more
 from distbench.diagnose.readings import Reading
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, SparseRows, Trace, TraceKey
+from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
 from distbench.trace.packed import PACKED
 from distbench.trace.reshaped import RESHAPED
 
@@ -53,7 +54,8 @@ def note_padded(reference: Trace) -> str:
     return (
         f"note: in {which} replicas read examples padded to other lengths; zeros fill "
         "them up to the longest of all, on the cluster and on one device, so a step "
-        "that makes something else of longer padding is not seen"
+        "that makes something else of longer padding is not seen, and one that takes "
+        "another value for padding takes these zeros for data"
     )
 
 
@@ -64,13 +66,16 @@ def note_not_finite(reference: Trace) -> str:
         return ""
     step, path = found
     return (
-        f"note: on one device '{path}' is not finite from step {step} on, so from then "
-        "on there is nothing that it can be compared with"
+        f"note: on one device numbers of '{path}' are not finite from step {step} on, "
+        "and show nothing from then on"
     )
 
 
 def find_not_finite(reference: Trace) -> tuple[int, str] | None:
-    """The step from which on a trained variable is NaN or Inf to the end, and which."""
+    """The step from which on a trained variable is NaN or Inf to the end, and which.
+
+    What was so from the start on, as in rows that nobody looks up, is not meant.
+    """
     trained = {
         v.path for v in reference.variables if v.role == "variable" and v.trainable
     }
@@ -81,7 +86,7 @@ def find_not_finite(reference: Trace) -> tuple[int, str] | None:
             (
                 key.variable
                 for key, value in states
-                if key.variable in trained and not np.isfinite(densify(value)).all()
+                if key.variable in trained and _became_infinite(reference, key, value)
             ),
             None,
         )
@@ -89,6 +94,14 @@ def find_not_finite(reference: Trace) -> tuple[int, str] | None:
             break
         found = step, path
     return found
+
+
+def _became_infinite(reference: Trace, key: TraceKey, value: Value) -> bool:
+    infinite = ~np.isfinite(densify(value))
+    start = reference.get(replace(key, step=INITIAL))
+    if start is None or not infinite.any():
+        return bool(infinite.any())
+    return bool((infinite & np.isfinite(densify(start))).any())
 
 
 def note_left_out(reference: Trace) -> str:

@@ -11,7 +11,7 @@ _UNEVEN = 1.25
 """Parts of a data set that differ by less are those of a remainder."""
 
 _UNSURE = (
-    "note: batches have several lengths, and other values than 0 fill up shorter "
+    "note: batches have several lengths, and other values than 0 may fill up shorter "
     "examples, so it is not known whether each example comes once"
 )
 
@@ -22,7 +22,7 @@ def describe_pipeline(examples: Examples | None) -> tuple[str, ...]:
         return ()
     # What is told of examples, or makes no difference, is not told once more.
     is_told = bool(find_own_data(examples)) or are_known(examples)
-    if not examples.is_sure:
+    if not examples.is_known:
         return () if is_told else (_UNSURE,)
     notes = [] if is_told else [_note_unlike(examples)]
     if not examples.apart:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from distbench.compare.bounds import find_roundoff
 from distbench.compare.values import densify
 from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence
@@ -17,7 +18,9 @@ from distbench.trace import SHOWN, Trace
 from distbench.verdict import Finding
 
 _SAME = 1e-4
-"""Share of a number by which it may differ: rounding leaves less."""
+"""Share of a number by which it may differ: rounding to float32 leaves less."""
+_UNITS = 8
+"""Roundings of a narrower loss that may part two."""
 _LOSS = "loss"
 
 
@@ -29,8 +32,8 @@ def find_shown(evidence: Evidence) -> Iterator[Finding]:
     """
     pairs = _list_pairs(evidence).get(_LOSS, [])
     replicas = evidence.observed.replicas
-    times = next((t for t in (replicas, 1 / replicas) if _are(pairs, t)), None)
-    if times is None or replicas == 1:
+    times = _find_times(evidence, pairs)
+    if times is None:
         return
     step, (shown, due) = next((s, p) for s, p in enumerate(pairs) if p[1])
     often = f"N = {replicas} times" if times > 1 else f"1/N = 1/{replicas} of"
@@ -42,7 +45,7 @@ def find_shown(evidence: Evidence) -> Iterator[Finding]:
         replicas=tuple(range(replicas)),
         ratio=times,
         error=abs(shown - due) / abs(due),
-        bound=_SAME,
+        bound=_find_share(evidence),
         explanation=(
             f"Step {step}, loss: the gradients are right, and fit shows {shown:.6g} as "
             f"'loss', which is {often} what it shows on one device, {due:.6g}: of what "
@@ -57,18 +60,40 @@ def find_shown(evidence: Evidence) -> Iterator[Finding]:
 
 def note_shown(evidence: Evidence) -> str:
     """Names other numbers that `fit` shows, and that one device shows otherwise."""
-    known = {metric.name for metric in evidence.observed.metrics}
-    told = [
-        f"{pairs[-1][0]:.6g} as '{name}', and {pairs[-1][1]:.6g} on one device"
+    if evidence.tier == "free":
+        return ""  # it has taken steps of its own
+    known = {_LOSS, *(metric.name for metric in evidence.observed.metrics)}
+    share = _find_share(evidence)
+    # That of one of several outputs has the name of the output before its own.
+    found = {
+        name: pairs
         for name, pairs in _list_pairs(evidence).items()
-        if name not in known | {_LOSS} and not _are(pairs, 1.0)
-    ]
-    if not told:
+        if not any(name == other or name.endswith(f"_{other}") for other in known)
+        and not _are(pairs, 1.0, share)
+    }
+    if not found:
         return ""
+    name, pairs = next(iter(found.items()))
+    shown, due = pairs[-1]
+    times = [_find_times(evidence, pairs) for pairs in found.values()]
+    why = ": of what train_step returns on each replica tf_keras shows the sum, and "
     return (
-        f"note: fit shows {told[0]}{tell_more(told)}: of what train_step returns on "
-        "each replica tf_keras shows the sum, and Keras 3 the mean"
+        f"note: fit shows {shown:.6g} as '{name}', and {due:.6g} on one device"
+        f"{tell_more([*found])}{f'{why}Keras 3 the mean' if all(times) else ''}"
     )
+
+
+def _find_share(evidence: Evidence) -> float:
+    """Share of a number by which it may differ, in the narrowest dtype of the step."""
+    names = evidence.narrowest, evidence.reference.dtypes.get("", "")
+    return max(_SAME, *(_UNITS * find_roundoff(name) for name in names))
+
+
+def _find_times(evidence: Evidence, pairs: list[tuple[float, float]]) -> float | None:
+    """N or 1/N, where all are so many times what one device shows; None if not."""
+    replicas, share = evidence.observed.replicas, _find_share(evidence)
+    ways = (float(replicas), 1 / replicas) if replicas > 1 else ()
+    return next((times for times in ways if _are(pairs, times, share)), None)
 
 
 def _list_pairs(evidence: Evidence) -> Mapping[str, list[tuple[float, float]]]:
@@ -95,11 +120,11 @@ def _list_shown(trace: Trace, step: int) -> Iterator[tuple[str, float]]:
             yield key.variable.removeprefix(SHOWN), float(densify(value))
 
 
-def _are(pairs: list[tuple[float, float]], times: float) -> bool:
+def _are(pairs: list[tuple[float, float]], times: float, share: float) -> bool:
     """Whether all numbers are so many times those of one device, and some are not 0."""
     both = np.array(pairs, np.float64)
     if not both.size or not np.isfinite(both).all():
         return times == 1.0
     apart = np.abs(both[:, 0] - times * both[:, 1])
     size = np.abs(both).max()
-    return bool((apart <= _SAME * size).all() and (size > 0 or times == 1.0))
+    return bool((apart <= share * size).all() and (size > 0 or times == 1.0))

@@ -183,8 +183,8 @@ def _find_lack_of_proof(
         text = f"no comparison of {', '.join(empty)} could have failed"
         if (found := find_not_finite(reading.evidence.reference)) is not None:
             return Status.VACUOUS, (
-                f"{text}: on one device '{found[1]}' is not finite from step "
-                f"{found[0]} on; look for NaN and Inf in the data and in the loss"
+                f"{text}: on one device numbers of '{found[1]}' are not finite from "
+                f"step {found[0]} on; look for NaN and Inf in the data and in the loss"
             )
         return Status.VACUOUS, (
             f"{text}: with an example or a replica lost the numbers would be the same; "

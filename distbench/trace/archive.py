@@ -38,7 +38,7 @@ def write_arrays(arrays: Mapping[str, npt.ArrayLike], path: Path) -> None:
         else:
             plain = np.array(array, order="C").view(f"u{array.dtype.itemsize}")
             members[f"{name}:{name_dtype(array.dtype)}"] = plain
-    np.savez(path, allow_pickle=False, **members)
+    np.savez(path, **members)
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -222,8 +222,8 @@ def test_shapes_that_are_no_global_batch_are_told_of_the_pipeline() -> None:
     [
         ("Padded", "", "padded to other lengths; zeros fill them up"),
         ("PaddedNotSharded", "examples-repeated", ""),
-        ("PaddedByOther", "", "other values than 0 fill up shorter examples"),
-        ("PaddedByOtherNotSharded", "", "other values than 0 fill up shorter"),
+        ("PaddedByOther", "", "other values than 0 may fill up shorter examples"),
+        ("PaddedByOtherNotSharded", "", "other values than 0 may fill up shorter"),
     ],
 )
 def test_examples_are_known_whatever_they_are_padded_to(

@@ -151,7 +151,7 @@ def test_what_is_raised_of_uneven_shards_alone_is_told_with_even_ones(
     reference = Trace(name="", replicas=1, shards=shards, variables=(), values={})
     write_trace(reference, tmp_path, "reference-bounded")
     task = Task(role="worker", index=0)
-    failure = TaskFailedError("it raised", task=task, kind="subject")
+    failure = TaskFailedError("it raised", task=task, kind="subject", phase="loss")
     asked = []
 
     def observe_again(other: Planned) -> Observation:

@@ -10,7 +10,7 @@ from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import Row, add_weighted, fit_weights
-from distbench.trace import WHOLE, Trace
+from distbench.trace import WHOLE, SparseRows, Trace, Value
 
 
 def explain_by_terms(context: Context) -> Iterator[Hypothesis]:
@@ -92,18 +92,22 @@ def _list_features(context: Context, number: int) -> tuple[Array, ...]:
 
 def _is_penalty(term: Trace) -> bool:
     """Whether each shard gives what the global batch does: no example is in it."""
-    return all(
-        _are_near(densify(whole), densify(shard))
+    pairs = [
+        (whole, term.get(key.at(replica)))
         for key, whole in term.select(phase="local_gradient", replica=WHOLE)
         for replica in range(term.replicas)
-        if (shard := term.get(key.at(replica))) is not None
-    )
+    ]
+    return bool(pairs) and all(_are_near(*pair) for pair in pairs)
 
 
-def _are_near(value: Array, other: Array) -> bool:
-    if value.shape != other.shape:
+def _are_near(value: Value, other: Value | None) -> bool:
+    """Whether dense gradients are alike; of rows that says little."""
+    if other is None or isinstance(value, SparseRows) or isinstance(other, SparseRows):
         return False
-    return measure_size(value - other) <= SAME * measure_size(value)
+    whole, shard = densify(value), densify(other)
+    if whole.shape != shard.shape:
+        return False
+    return measure_size(whole - shard) <= SAME * measure_size(whole)
 
 
 def _snap(factor: float, replicas: int) -> float:

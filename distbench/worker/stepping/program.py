@@ -257,14 +257,20 @@ def make_arrays(batch: Any) -> Any:
 
 
 def _make_array(leaf: Any) -> Any:
-    if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
+    is_dense = not isinstance(leaf, tf.RaggedTensor | tf.SparseTensor)
+    array = np.asarray(leaf) if is_dense else None
+    # Of what a worker of parameter servers read, ragged rows are arrays in an array.
+    if array is None or (
+        array.dtype.hasobject and any(np.ndim(element) for element in array.ravel())
+    ):
         raise BadInputError(
             "A batch must be of dense arrays, shared out along their first axis. "
-            f"Received: a {type(leaf).__name__}. Pad it where it is read (to_tensor(), "
-            "tf.sparse.to_dense), and have the step take the padding away again, as "
-            "tf.RaggedTensor.from_tensor(rows, lengths) does."
+            f"Received: a {type(leaf).__name__ if not is_dense else 'RaggedTensor'}. "
+            "Pad it where it is read (to_tensor(), tf.sparse.to_dense), and have the "
+            "step take the padding away again, as tf.RaggedTensor.from_tensor(rows, "
+            "lengths) does."
         )
-    return np.asarray(leaf)
+    return array
 
 
 def count_batch(batch: Any) -> int:

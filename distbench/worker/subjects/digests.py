@@ -15,15 +15,11 @@ import tensorflow as tf
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.subjects.batches import digest_batch
 
-_FULL = 0.75
-"""Of the examples in padded batches fewer are as long as the longest of their batch."""
-
 
 class Digests:
     """Makes texts: equal for equal examples, in any process, batch and padding.
 
-    What fills up an example is 0, or empty text, as by `padded_batch` and `to_tensor`;
-    whoever chose something else is found out by it.
+    What fills up an example is 0, or empty text, as by `padded_batch` and `to_tensor`.
     """
 
     def __init__(self) -> None:
@@ -44,22 +40,22 @@ class Digests:
             for row in range(count)
         )
 
-    @property
-    def are_sure(self) -> bool:
-        """Whether no array is filled up by other values, as far as can be seen.
+    def describe(self) -> list[dict[str, Any]]:
+        """Of each array: the shapes of its examples, how many there are, and fill one.
 
-        Those would make equal examples of batches of other lengths differ.
+        A lone example of a batch is left out: it is the longest.
         """
-        return not any(
-            len(self._shapes[number]) > 1 and sum(full) > _FULL * len(full)
-            for number, full in self._full.items()
-        )
+        return [
+            {"shapes": sorted(shapes), "count": len(full), "full": sum(full)}
+            for number, shapes in self._shapes.items()
+            for full in [self._full.get(number, [])]
+        ]
 
     def _measure(self, number: int, array: Any) -> npt.NDArray[np.int64]:
         """How long each example is without what fills it up: [examples, axes]."""
         sizes = measure_filled(array)
         self._shapes.setdefault(number, set()).add(array.shape[1:])
-        if len(array) > 1:  # a lone one is the longest
+        if len(array) > 1:
             full = np.all(sizes == array.shape[1:], axis=1)
             self._full.setdefault(number, []).extend(full.tolist())
         return sizes
@@ -79,12 +75,30 @@ def measure_filled(array: Any) -> npt.NDArray[np.int64]:
     Returns:
         By example, for each of its axes: [examples, axes].
     """
-    empty = b"" if array.dtype.kind in "OS" else np.zeros((), array.dtype)
-    filled = np.asarray(array != empty, bool)
+    if not array.size:
+        return np.zeros((len(array), array.ndim - 1), np.int64)
+    sizes = np.full((len(array), array.ndim - 1), array.shape[1:], np.int64)
+    # Most are filled to all their ends, and to look at these takes no time.
+    ends = np.ones(len(array), bool)
+    for axis in range(1, array.ndim):
+        last = _find_filled(np.take(array, -1, axis))
+        ends &= np.any(last, axis=tuple(range(1, last.ndim)))
+    if not ends.all():
+        sizes[~ends] = _measure_all(array[~ends])
+    return sizes
+
+
+def _measure_all(array: Any) -> npt.NDArray[np.int64]:
+    """The same of examples that may be filled up."""
+    filled = _find_filled(array)
     sizes = np.empty((len(array), array.ndim - 1), np.int64)
     for axis in range(1, array.ndim):
-        others = tuple(n for n in range(1, array.ndim) if n != axis)
-        # Of an axis without any element the first one is none.
-        used = np.pad(filled.any(axis=others), ((0, 0), (1, 0)), constant_values=True)
-        sizes[:, axis - 1] = used.shape[1] - 1 - np.argmax(used[:, ::-1], axis=1)
+        used = np.any(filled, axis=tuple(n for n in range(1, array.ndim) if n != axis))
+        last = used.shape[1] - np.argmax(used[:, ::-1], axis=1)
+        sizes[:, axis - 1] = np.where(used.any(axis=1), last, 0)
     return sizes
+
+
+def _find_filled(array: Any) -> npt.NDArray[np.bool_]:
+    empty = b"" if array.dtype.kind in "OS" else np.zeros((), array.dtype)
+    return np.asarray(array != empty, bool)

@@ -91,11 +91,7 @@ class FitStep:
         self._session.draws.tell_examples(shards)
         self._model.train_function = self._function
         history = self._model.fit(_make_dataset(shards), steps_per_epoch=1, verbose=0)
-        self._session.program.shown = {
-            name: float(numbers[-1])
-            for name, numbers in history.history.items()
-            if numbers and np.ndim(numbers[-1]) == 0
-        }
+        self._session.program.shown = _read_shown(history)
 
 
 class ScheduledFitStep(FitStep):
@@ -123,6 +119,17 @@ def make_fit_step(session: Session, model: Any, *, at_once: bool = True) -> FitS
     """The kind of step that the cluster of a session runs; see `FitStep`."""
     kind = ScheduledFitStep if session.spec.kind == "ps" else FitStep
     return kind(session, model, at_once=at_once)
+
+
+def _read_shown(history: Any) -> dict[str, float]:
+    """The numbers that `fit` shows; a step of the user's may return anything."""
+    shown = getattr(history, "history", None) or {}
+    last = {name: np.asarray(found[-1]) for name, found in shown.items() if found}
+    return {
+        str(name): float(value)
+        for name, value in last.items()
+        if value.ndim == 0 and value.dtype.kind in "biuf"
+    }
 
 
 def _make_dataset(shards: Sequence[Any]) -> tf.data.Dataset:

@@ -39,6 +39,8 @@ class LeftOut:
         shard_function: Callable[[Any], Any] | None = None,
     ) -> None:
         self._session = session
+        # A gradient times 0 leaves what gradients of 0 leave, whoever takes it.
+        self._scaled = {fault.step for fault in faults if fault.kind == "scale"}
         self._whole = FaultySteps(session, faults, as_whole=True)
         self._shards = {
             fault.rank: FaultySteps(
@@ -75,7 +77,11 @@ class LeftOut:
     def _try(self, faulty: Step, batch: Any, step: int) -> bool:
         before = self._session.read_state()
         after = self._run(faulty, batch, before)
-        return after is not None and self.is_left_out(step, batch, before, after)
+        if after is None:
+            return False
+        if step in self._scaled:
+            return self._is_kept(before, after)
+        return self.is_left_out(step, batch, before, after)
 
     def is_left_out(self, step: int, batch: Any, before: State, after: State) -> bool:
         """Whether a step left the model as it was, or as gradients of 0 leave it.
@@ -89,11 +95,11 @@ class LeftOut:
             before: The state that it began from.
             after: What it left.
         """
-        model = [v for v in self._session.variables if v.role == "variable"]
-        kept = {v.path for v in model if v.trainable} or {v.path for v in model}
-        keys = [key for key in before if key[0] in kept]
-        if all(are_equal(before[key], after[key]) for key in keys):
+        if self._is_kept(before, after):
             return True
+        # What keeps a NaN has left nothing out, before its variable shows that.
+        slots = {v.path for v in self._session.variables if v.of}
+        keys = [key for key in before if key[0] in self._model | slots]
         if not all(np.isfinite(widen(after[key])).all() for key in keys):
             return False
         nothing = [Fault.corrupt(0, step, factor=0.0)]
@@ -103,6 +109,17 @@ class LeftOut:
         return zeroed is not None and all(
             np.array_equal(widen(zeroed[key]), widen(after[key])) for key in keys
         )
+
+    def _is_kept(self, before: State, after: State) -> bool:
+        """Whether the model has the same bits."""
+        keys = [key for key in before if key[0] in self._model]
+        return all(are_equal(before[key], after[key]) for key in keys)
+
+    @property
+    def _model(self) -> set[str]:
+        """Paths of what is trained, or of all that the model has."""
+        model = [v for v in self._session.variables if v.role == "variable"]
+        return {v.path for v in model if v.trainable} or {v.path for v in model}
 
     def _run(self, by: Step, batch: Any, before: State) -> State | None:
         """What a step leaves; None where it raises, which is another answer."""

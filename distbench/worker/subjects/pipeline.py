@@ -42,13 +42,13 @@ class Epoch:
         seen: By replica, or by worker of parameter servers, and batch: a digest of each
             example.
         is_whole: Whether the data set came to its end.
-        is_sure: Whether equal examples have equal digests; see `Digests`.
+        lengths: How long examples are in each of their arrays; see `Digests`.
     """
 
     batches: Mapping[int, tuple[Any, ...]]
     seen: Sequence[Sequence[tuple[str, ...]]]
     is_whole: bool
-    is_sure: bool
+    lengths: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def read_epoch(
         batches=kept.list_all(is_whole=is_whole),
         seen=tuple(zip(*rows, strict=True)),
         is_whole=is_whole,
-        is_sure=digests.are_sure,
+        lengths=digests.describe(),
     )
 
 
@@ -177,7 +177,10 @@ def read_worker_epochs(
             kept.take((batch,))
     batches_kept = {} if kept is None else kept.list_all(is_whole=is_whole)
     return Epoch(
-        batches=batches_kept, seen=seen, is_whole=is_whole, is_sure=digests.are_sure
+        batches=batches_kept,
+        seen=seen,
+        is_whole=is_whole,
+        lengths=digests.describe(),
     )
 
 
@@ -192,7 +195,7 @@ def write_epoch(epoch: Epoch, folder: Path, name: str) -> None:
     write_arrays(arrays, folder / f"batches-{name}.npz")
     document = {
         "is_whole": epoch.is_whole,
-        "is_sure": epoch.is_sure,
+        "lengths": epoch.lengths,
         "seen": epoch.seen,
     }
     (folder / f"examples-{name}.json").write_text(json.dumps(document), "utf-8")
@@ -238,6 +241,15 @@ def read_batches(
     padded = [place for place in first if any(map(_differ, given[place]))]
     if padded:
         shapes = [_find_longest(leaf) for leaf in zip(*given.values(), strict=True)]
+        padded = [
+            place
+            for place, leaves in given.items()
+            if any(
+                part.shape[1:] != shape
+                for parts, shape in zip(leaves, shapes, strict=True)
+                for part in parts
+            )
+        ]
         given = {
             place: [
                 tuple(pad_array(part, (len(part), *shape)) for part in parts)
