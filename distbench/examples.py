@@ -40,21 +40,28 @@ class Examples:
     own_left_out: bool = False
 
     @property
+    def due(self) -> set[str]:
+        """All that one device read."""
+        return {e for batch in self.expected for e in batch}
+
+    @property
+    def read(self) -> set[str]:
+        """All that the cluster read."""
+        return {e for own in self.seen for batch in own for e in batch}
+
+    @property
     def is_known(self) -> bool:
         """Whether it is known which examples are the same ones.
 
         Those of one device that the replicas have were told alike, whatever else.
         """
-        due = {e for batch in self.expected for e in batch}
-        return self.is_sure or all(
-            e in due for own in self.seen for batch in own for e in batch
-        )
+        return self.is_sure or self.read <= self.due
 
 
-def are_alike(lengths: Iterable[Sequence[Mapping[str, Any]]]) -> bool:
-    """Whether no array is filled up by other values than 0, as far as can be seen.
+def are_filled_by_zeros(lengths: Iterable[Sequence[Mapping[str, Any]]]) -> bool:
+    """Whether nothing else fills up examples, as far as can be seen.
 
-    Those would make equal examples of batches of other lengths differ.
+    Other values would make equal examples of batches of other lengths differ.
 
     Args:
         lengths: By reader, of each array: `shapes` of its examples, how many there are

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from distbench.trace.dtypes import find_digits, has_bytes, name_dtype
+from distbench.compare.bounds import find_roundoff
+from distbench.trace.dtypes import has_bytes, name_dtype
 
 Law = Literal["same", "linear", "renamed", "constant", "none"]
 """How an array follows from another one: it is the same up to rounding, a linear
@@ -33,9 +34,9 @@ _BESIDE = 64
 _ROUNDINGS = 256
 """In so many units of rounding of the largest number a function may be off: means and
 variances of columns lose some digits."""
-_COMPUTED = 24
-"""Significand bits of float32, in which narrower numbers are made before they are
-rounded: of those a mean loses no digits."""
+_COMPUTED = find_roundoff("float32")
+"""That of the dtype in which narrower numbers are made before they are rounded: of
+those a mean loses no digits."""
 
 
 def find_law(
@@ -84,11 +85,9 @@ def find_factor(due: npt.NDArray[Any], seen: npt.NDArray[Any]) -> float | None:
 
 def _find_unit(dtype: np.dtype[Any]) -> float:
     """Share of the largest number that rounding may part two by; 0 of other dtypes."""
-    digits = find_digits(name_dtype(dtype))
-    if digits is None:
-        return 0.0
-    rounded = 2.0 ** (1 - digits) if digits < _COMPUTED else 0.0
-    return _ROUNDINGS * 2.0 ** (1 - max(digits, _COMPUTED)) + rounded
+    own = find_roundoff(name_dtype(dtype))
+    rounded = own if own > _COMPUTED else 0.0
+    return 2 * (_ROUNDINGS * min(own, _COMPUTED) + rounded)
 
 
 def _make_plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

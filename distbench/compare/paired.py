@@ -6,7 +6,6 @@ are its rows, one replica's after the other's.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -23,8 +22,8 @@ from distbench.trace.dtypes import DType, has_bytes, name_dtype
 from distbench.trace.intermediates import (
     INTERMEDIATES,
     Made,
+    list_places,
     made_from_json,
-    name_given,
 )
 
 Array = npt.NDArray[Any]
@@ -276,16 +275,11 @@ def list_given(
     """
     for info in observed.variables:
         found: list[tuple[Array, list[Array]]] = []
-        for number in itertools.count():
-            name = name_given(number, info.path)
-            place = TraceKey(step=step, phase="loss", variable=name)
-            whole = reference.get(place.at(WHOLE))
-            parts = [observed.get(place.at(r)) for r in range(observed.replicas)]
-            if not isinstance(whole, np.ndarray) or not all(
-                isinstance(part, np.ndarray) for part in parts
-            ):
+        for place in list_places(observed, step, info.path):
+            whole, parts = reference.get(place), observed.get_replicas(place)
+            if not all(isinstance(value, np.ndarray) for value in (whole, *parts)):
                 break
-            found.append((whole, cast(list[Array], parts)))
+            found.append((cast(Array, whole), [cast(Array, part) for part in parts]))
         if len(found) > 1:
             yield found
 

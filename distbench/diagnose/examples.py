@@ -123,7 +123,7 @@ def _tell_own_data(examples: Examples) -> Iterator[Finding]:
     found = find_own_data(examples)
     if not found:
         return
-    once = {e for batch in examples.expected for e in batch}
+    once = examples.due
     readers = tuple(sorted({reader for own in found for reader in own.readers}))
     read = [e for reader in readers for batch in examples.seen[reader] for e in batch]
     others = sum(e not in once for e in read)

@@ -132,7 +132,7 @@ def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
         if metric.name in judged:
             continue
         shown, due = (
-            _list_shown(trace, metric.name)
+            list_shown(trace, metric.name)
             for trace in (evidence.observed, evidence.reference)
         )
         if not shown or len(shown) != len(due):
@@ -151,8 +151,8 @@ def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
     )
 
 
-def _list_shown(trace: Trace, name: str) -> list[float]:
-    """What a metric shows after each step, if that is one number."""
+def list_shown(trace: Trace, name: str) -> list[float]:
+    """What goes by a name beside the loss, as a metric, after each step: one number."""
     found = [
         trace.get(TraceKey(step=step, phase="loss", variable=name))
         for step in range(trace.steps)

@@ -38,7 +38,7 @@ def _note_unlike(examples: Examples) -> str:
     """
     due = Counter(e for batch in examples.expected for e in batch)
     is_all = examples.is_whole or min(due.values(), default=0) > 1
-    read = {e for own in examples.seen for batch in own for e in batch}
+    read = examples.read
     lost, new = len(due.keys() - read), len(read - due.keys())
     if not is_all or not _are_many(examples, new):
         return ""
@@ -94,8 +94,7 @@ def _note_others(examples: Examples) -> str:
     """
     if not examples.is_whole:
         return ""
-    due = {e for batch in examples.expected for e in batch}
-    read = {e for own in examples.seen for batch in own for e in batch}
+    due, read = examples.due, examples.read
     lost, new = len(due - read), len(read - due)
     if lost > _find_batch(examples) or not _are_many(examples, new) or not due & read:
         return ""

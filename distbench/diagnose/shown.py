@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
-from distbench.compare.values import densify
 from distbench.diagnose.names import tell_more
+from distbench.diagnose.notes import list_shown
 from distbench.evidence import Evidence
-from distbench.trace import SHOWN, Trace
+from distbench.trace import SHOWN
 from distbench.verdict import Finding
 
 _SAME = 1e-4
@@ -22,6 +22,10 @@ _SAME = 1e-4
 _UNITS = 8
 """Roundings of a narrower loss that may part two."""
 _LOSS = "loss"
+_WHY = (
+    "of what train_step returns on each replica tf_keras shows the sum, and Keras 3 "
+    "the mean"
+)
 
 
 def find_shown(evidence: Evidence) -> Iterator[Finding]:
@@ -48,10 +52,9 @@ def find_shown(evidence: Evidence) -> Iterator[Finding]:
         bound=_find_share(evidence),
         explanation=(
             f"Step {step}, loss: the gradients are right, and fit shows {shown:.6g} as "
-            f"'loss', which is {often} what it shows on one device, {due:.6g}: of what "
-            "train_step returns on each replica tf_keras shows the sum, and Keras 3 "
-            f"the mean (loss-misreported; ratio {times:.6g}, against one device, the "
-            "global batch). Return the result of a metric, or under tf_keras the "
+            f"'loss', which is {often} what it shows on one device, {due:.6g}: {_WHY} "
+            f"(loss-misreported; ratio {times:.6g}, against one device, the global "
+            "batch). Return the result of a metric, or under tf_keras the "
             "replica's share of the loss, and under Keras 3 the mean over its examples."
         ),
         confidence=1.0,
@@ -76,10 +79,9 @@ def note_shown(evidence: Evidence) -> str:
     name, pairs = next(iter(found.items()))
     shown, due = pairs[-1]
     times = [_find_times(evidence, pairs) for pairs in found.values()]
-    why = ": of what train_step returns on each replica tf_keras shows the sum, and "
     return (
         f"note: fit shows {shown:.6g} as '{name}', and {due:.6g} on one device"
-        f"{tell_more([*found])}{f'{why}Keras 3 the mean' if all(times) else ''}"
+        f"{tell_more([*found])}{f': {_WHY}' if all(times) else ''}"
     )
 
 
@@ -98,26 +100,14 @@ def _find_times(evidence: Evidence, pairs: list[tuple[float, float]]) -> float |
 
 def _list_pairs(evidence: Evidence) -> Mapping[str, list[tuple[float, float]]]:
     """By name: what the cluster and one device show in each step."""
-    shown, due = map(_read, (evidence.observed, evidence.reference))
-    return {
-        name: list(zip(shown[name], due[name], strict=True))
-        for name in shown
-        if name in due and len(shown[name]) == len(due[name])
-    }
-
-
-def _read(trace: Trace) -> Mapping[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for step in range(trace.steps):
-        for name, value in sorted(_list_shown(trace, step)):
-            found.setdefault(name, []).append(value)
+    observed, reference = evidence.observed, evidence.reference
+    found = {}
+    names = {key.variable for key, _ in observed.select(phase="loss")}
+    for name in sorted(name for name in names if name.startswith(SHOWN)):
+        shown, due = list_shown(observed, name), list_shown(reference, name)
+        if len(shown) == len(due):
+            found[name.removeprefix(SHOWN)] = list(zip(shown, due, strict=True))
     return found
-
-
-def _list_shown(trace: Trace, step: int) -> Iterator[tuple[str, float]]:
-    for key, value in trace.select(step=step, phase="loss"):
-        if key.variable.startswith(SHOWN):
-            yield key.variable.removeprefix(SHOWN), float(densify(value))
 
 
 def _are(pairs: list[tuple[float, float]], times: float, share: float) -> bool:

@@ -12,6 +12,13 @@ _LIKE = "tensorflow/tensorflow#23792"
 _CLUSTERS = ("mirrored:3", "mwms:2")
 
 
+class _Averages:
+    """Put before a program: what each replica has alone is assigned by all."""
+
+    def move(self, own):
+        self.weight.assign(0.75 * self.weight + 0.25 * own)
+
+
 @fault(
     "mean-instead-of-sum",
     "variable",
@@ -19,11 +26,8 @@ _CLUSTERS = ("mirrored:3", "mwms:2")
     like="keras-team/keras#20541",
     clusters=_CLUSTERS,
 )
-class DividedByMeanOfOwnWeights(DividedByMovingWeight):
+class DividedByMeanOfOwnWeights(_Averages, DividedByMovingWeight):
     """What the own examples weigh is averaged over the replicas and not added up."""
-
-    def move(self, own):
-        self.weight.assign(0.75 * self.weight + 0.25 * own)
 
 
 @fault("scale-error", "variable", ("weight",), like=_LIKE, clusters=_CLUSTERS)
@@ -57,8 +61,5 @@ class DividedByLossOfEach(DividedByMovingLoss):
     like="keras-team/keras#20541",
     clusters=_CLUSTERS,
 )
-class DividedByMeanOfShares(DividedByMovingLoss):
+class DividedByMeanOfShares(_Averages, DividedByMovingLoss):
     """The shares of the loss are averaged over the replicas and not added up."""
-
-    def move(self, own):
-        self.weight.assign(0.75 * self.weight + 0.25 * own)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distbench.evidence import Evidence, Fed, Inside, Measure, Tier, Traits
-from distbench.examples import Counted, Counterpart, Examples, are_alike
+from distbench.examples import Counted, Counterpart, Examples, are_filled_by_zeros
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
@@ -192,7 +192,7 @@ def _read_examples(folder: Path, tasks: Sequence[str], *, apart: bool) -> Exampl
             for replica in part["seen"]
         ),
         is_whole=all(part["is_whole"] for part in (one, *parts)),
-        is_sure=are_alike([part["lengths"] for part in (one, *parts)]),
+        is_sure=are_filled_by_zeros([part["lengths"] for part in (one, *parts)]),
         apart=apart,
         counterparts=_read_counterparts(folder / "counterparts.npz"),
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from distbench.trace import Trace, TraceKey
 
 INTERMEDIATES = "intermediates"
 """The note of a trace that has them: each is a value of the loss, by its name."""
@@ -13,6 +16,16 @@ INTERMEDIATES = "intermediates"
 def name_given(number: int, variable: str) -> str:
     """The name of a gradient that a step takes of a variable, the first being 0."""
     return f"given|{number}|{variable}"
+
+
+def list_places(trace: Trace, step: int, variable: str) -> Iterator[TraceKey]:
+    """Where the gradients are that a step takes of a variable, if all replicas do."""
+    for number in itertools.count():
+        name = name_given(number, variable)
+        place = TraceKey(step=step, phase="loss", variable=name)
+        if not trace.get_replicas(place):
+            return
+        yield place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

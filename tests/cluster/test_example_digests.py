@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from distbench.examples import are_alike
+from distbench.examples import are_filled_by_zeros
 from distbench.worker.subjects.digests import Digests, measure_filled
 
 pytestmark = pytest.mark.cluster
@@ -30,14 +30,14 @@ def test_equal_examples_are_known_in_batches_of_other_lengths(dtype) -> None:
     ]
     assert seen[0] == seen[1]
     assert len({*seen[0]}) == 3
-    assert are_alike([digests.describe()])
+    assert are_filled_by_zeros([digests.describe()])
 
 
 def test_what_is_filled_up_by_another_value_is_not_sure() -> None:
     rows = [[3, 1], [2], [3]]
     digests = Digests()
     assert digests.make(_pad(rows, 2, -1)) != digests.make(_pad(rows, 4, -1))
-    assert not are_alike([digests.describe()])
+    assert not are_filled_by_zeros([digests.describe()])
 
 
 def test_readers_are_held_against_each_other() -> None:
@@ -46,8 +46,8 @@ def test_readers_are_held_against_each_other() -> None:
     for length in (2, 3):
         readers.append(Digests())
         readers[-1].make(_pad([[3, 1], [2], [3]], length, -1))
-        assert are_alike([readers[-1].describe()])
-    assert not are_alike([one.describe() for one in readers])
+        assert are_filled_by_zeros([readers[-1].describe()])
+    assert not are_filled_by_zeros([one.describe() for one in readers])
 
 
 def test_batches_of_one_length_and_lone_examples_are_sure() -> None:
@@ -55,7 +55,7 @@ def test_batches_of_one_length_and_lone_examples_are_sure() -> None:
     for length in (3, 5):
         digests.make((np.ones((1, length)), np.ones((1, 4), bool)))
         digests.make((np.ones((1, length)), np.ones((1, 4), bool)))
-    assert are_alike([digests.describe()])
+    assert are_filled_by_zeros([digests.describe()])
 
 
 def test_each_axis_is_measured_by_itself() -> None:

@@ -230,7 +230,7 @@ def test_examples_are_known_whatever_they_are_padded_to(
     name: str, code: str, note: str
 ) -> None:
     """By zeros, that is; of other values it is said that nothing was counted."""
-    (run,) = _check(name, "mwms:2").runs
+    (run,) = _check(name, "mwms:2", "padded_pipelines.py").runs
     assert [finding.code for finding in run.findings] == [code][: bool(code)]
     assert note in run.message
 

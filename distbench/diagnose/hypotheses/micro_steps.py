@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,7 +12,7 @@ from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, Numbered, take_rows
 from distbench.diagnose.fit import fit_cases
 from distbench.trace import COMPUTED, STATE, SUMMED, TraceKey, Value
-from distbench.trace.intermediates import name_given
+from distbench.trace.intermediates import list_places
 
 _CODE = "accumulation-scale"
 _MOST = 32
@@ -104,14 +103,8 @@ def _list_given(context: Context, key: TraceKey) -> Iterator[Sequence[Value]]:
     inside = context.evidence.inside
     if inside is None:
         return
-    for number in itertools.count():
-        place = TraceKey(
-            step=key.step, phase="loss", variable=name_given(number, key.variable)
-        )
-        values = inside.observed.get_replicas(place)
-        if len(values) < context.replicas:
-            return
-        yield values
+    for place in list_places(inside.observed, key.step, key.variable):
+        yield inside.observed.get_replicas(place)
 
 
 def fit_parts(

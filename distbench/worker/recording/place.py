@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.errors import BadInputError, count_things
-from distbench.worker.state.components import is_variable, list_components
+from distbench.worker.state.components import list_components
 
 
 def check_strategy(strategy: Any) -> tf.distribute.Strategy:
@@ -46,23 +46,6 @@ def check_copies(strategy: tf.distribute.Strategy, variables: Iterable[Any]) -> 
                 f"'{variable.name}' has copies on {copies}. Expected: the strategy "
                 "under whose scope the model and the optimizer were made."
             )
-
-
-def list_variables(given: Any) -> list[Any]:
-    """The variables that somebody lists; raises BadInputError for what is none."""
-    if is_variable(given) or not isinstance(given, Iterable):
-        wrong = given
-    else:
-        listed = list(given)
-        others = [item for item in listed if not is_variable(item)]
-        if not others:
-            return listed
-        wrong = others[0]
-    raise BadInputError(
-        "distbench.record: variables must be a list of variables, such as "
-        f"model.variables. Received: an object of type '{type(wrong).__name__}'"
-        f"{' in it' if wrong is not given else ''}."
-    )
 
 
 def is_scheduled(strategy: tf.distribute.Strategy) -> bool:

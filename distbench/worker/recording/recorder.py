@@ -40,9 +40,12 @@ from distbench.worker.recording.place import (
     check_strategy,
     find_place,
     is_scheduled,
-    list_variables,
 )
-from distbench.worker.state.components import list_components, read_component
+from distbench.worker.state.components import (
+    list_components,
+    list_variables,
+    read_component,
+)
 from distbench.worker.state.reachable import find_held, walk_variables
 from distbench.worker.state.values import are_equal
 from distbench.worker.taps.learned import LearnedTable
@@ -86,7 +89,11 @@ class Recorder:
         for one in given:
             find_family(one)
         self._optimizers = find_held(given, lambda item: name_family(item) is not None)
-        listed = list_variables(variables)
+        wanted = (
+            "distbench.record: variables must be a list of variables, such as "
+            "model.variables."
+        )
+        listed = list_variables(variables, wanted)
         state = chain(listed, *map(walk_variables, self._optimizers))
         check_copies(self._strategy, state)
         self._limit, self._every = steps, every

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+
+from distbench.errors import BadInputError
 
 
 def list_components(variable: Any) -> tuple[Any, ...]:
@@ -47,6 +49,31 @@ def is_variable(item: Any) -> bool:
         return True
     is_keras = type(item).__module__.startswith("keras.src.backend")
     return is_keras and hasattr(item, "_value") and hasattr(item, "assign")
+
+
+def list_variables(given: Any, wanted: str) -> list[Any]:
+    """The variables that a user lists.
+
+    Args:
+        given: What should list them.
+        wanted: A sentence that says what has to be listed.
+
+    Raises:
+        BadInputError: It is no list, or lists something else.
+    """
+    # A variable of TensorFlow iterates over its rows, a mapping over its names.
+    is_list = isinstance(given, Iterable) and not (
+        isinstance(given, Mapping) or is_variable(given)
+    )
+    listed = list(given) if is_list else []
+    others = [one for one in listed if not is_variable(one)]
+    if is_list and not others:
+        return listed
+    wrong = others[0] if others else given
+    raise BadInputError(
+        f"{wanted} Received: an object of type '{type(wrong).__name__}'"
+        f"{' in it' if others else ''}."
+    )
 
 
 def is_overwritten(variable: Any) -> bool:

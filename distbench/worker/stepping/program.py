@@ -257,20 +257,22 @@ def make_arrays(batch: Any) -> Any:
 
 
 def _make_array(leaf: Any) -> Any:
-    is_dense = not isinstance(leaf, tf.RaggedTensor | tf.SparseTensor)
-    array = np.asarray(leaf) if is_dense else None
+    if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
+        raise _make_dense_error(type(leaf).__name__)
+    array = np.asarray(leaf)
     # Of what a worker of parameter servers read, ragged rows are arrays in an array.
-    if array is None or (
-        array.dtype.hasobject and any(np.ndim(element) for element in array.ravel())
-    ):
-        raise BadInputError(
-            "A batch must be of dense arrays, shared out along their first axis. "
-            f"Received: a {type(leaf).__name__ if not is_dense else 'RaggedTensor'}. "
-            "Pad it where it is read (to_tensor(), tf.sparse.to_dense), and have the "
-            "step take the padding away again, as tf.RaggedTensor.from_tensor(rows, "
-            "lengths) does."
-        )
+    if array.dtype.hasobject and any(np.ndim(element) for element in array.ravel()):
+        raise _make_dense_error("RaggedTensor")
     return array
+
+
+def _make_dense_error(received: str) -> BadInputError:
+    return BadInputError(
+        "A batch must be of dense arrays, shared out along their first axis. "
+        f"Received: a {received}. Pad it where it is read (to_tensor(), "
+        "tf.sparse.to_dense), and have the step take the padding away again, as "
+        "tf.RaggedTensor.from_tensor(rows, lengths) does."
+    )
 
 
 def count_batch(batch: Any) -> int:

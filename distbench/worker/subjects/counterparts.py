@@ -288,19 +288,13 @@ def _level(seen: Any, due: Any) -> tuple[Any, Any] | None:
         return seen, due
     common = tuple(map(slice, map(min, zip(seen.shape, due.shape, strict=True))))
     shape = tuple(map(max, zip(seen.shape, due.shape, strict=True)))
-    found = []
-    for array, other in ((seen, due), (due, seen)):
-        rest = np.ones(other.shape, bool)
+    for array in (seen, due):
+        rest = np.ones(array.shape, bool)
         rest[common] = False
-        padding = other[rest]
         # Whether another value than 0 belongs to the example nobody can tell.
-        if padding.size and not (padding == np.zeros(1, other.dtype)).all():
+        if not (array[rest] == np.zeros(1, array.dtype)).all():
             return None
-        if padding.size:
-            full = np.full(shape, padding[0]).astype(array.dtype)
-            full[tuple(map(slice, array.shape))] = array
-        found.append(full if padding.size else array)
-    return found[0], found[1]
+    return pad_array(seen, shape), pad_array(due, shape)
 
 
 def _stack(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ one batch than in another. What fills it up does not belong to it.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ class Digests:
 
     def __init__(self) -> None:
         self._shapes: dict[int, set[tuple[int, ...]]] = {}
-        self._full: dict[int, list[int]] = {}
+        self._count: Counter[int] = Counter()
+        self._full: Counter[int] = Counter()
 
     def make(self, batch: Any) -> tuple[str, ...]:
         """A text for each example of a batch, a nest of NumPy arrays."""
@@ -41,14 +43,17 @@ class Digests:
         )
 
     def describe(self) -> list[dict[str, Any]]:
-        """Of each array: the shapes of its examples, how many there are, and fill one.
+        """What `are_filled_by_zeros` asks of each array.
 
-        A lone example of a batch is left out: it is the longest.
+        A lone example of a batch is not counted: it is the longest.
         """
         return [
-            {"shapes": sorted(shapes), "count": len(full), "full": sum(full)}
+            {
+                "shapes": sorted(shapes),
+                "count": self._count[number],
+                "full": self._full[number],
+            }
             for number, shapes in self._shapes.items()
-            for full in [self._full.get(number, [])]
         ]
 
     def _measure(self, number: int, array: Any) -> npt.NDArray[np.int64]:
@@ -56,8 +61,9 @@ class Digests:
         sizes = measure_filled(array)
         self._shapes.setdefault(number, set()).add(array.shape[1:])
         if len(array) > 1:
+            self._count[number] += len(array)
             full = np.all(sizes == array.shape[1:], axis=1)
-            self._full.setdefault(number, []).extend(full.tolist())
+            self._full[number] += int(np.count_nonzero(full))
         return sizes
 
 

@@ -238,19 +238,10 @@ def read_batches(
         first[-1] = others[0]
     # Nobody trains on the rest, which need be no global batches.
     given = {place: [*zip(*by_place[place], strict=True)] for place in first}
-    padded = [place for place in first if any(map(_differ, given[place]))]
-    if padded:
+    full = given
+    if any(_differ(parts) for leaves in given.values() for parts in leaves):
         shapes = [_find_longest(leaf) for leaf in zip(*given.values(), strict=True)]
-        padded = [
-            place
-            for place, leaves in given.items()
-            if any(
-                part.shape[1:] != shape
-                for parts, shape in zip(leaves, shapes, strict=True)
-                for part in parts
-            )
-        ]
-        given = {
+        full = {
             place: [
                 tuple(pad_array(part, (len(part), *shape)) for part in parts)
                 for parts, shape in zip(leaves, shapes, strict=True)
@@ -262,9 +253,14 @@ def read_batches(
             place=place,
             batch=tf.nest.pack_sequence_as(like, list(map(np.concatenate, leaves))),
             shards=shards[place],
-            is_padded=place in padded,
+            # Nothing that has its shape is copied.
+            is_padded=any(
+                new is not old
+                for pair in zip(leaves, given[place], strict=True)
+                for new, old in zip(*pair, strict=True)
+            ),
         )
-        for place, leaves in given.items()
+        for place, leaves in full.items()
     )
 
 

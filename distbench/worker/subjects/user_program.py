@@ -11,7 +11,7 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.worker.process.failures import blame_subject
 from distbench.worker.process.intercept import call_converted
-from distbench.worker.state.components import is_variable
+from distbench.worker.state.components import list_variables
 from distbench.worker.state.metrics import is_metric
 from distbench.worker.state.places import name_nameless
 from distbench.worker.state.reachable import find_held, walk_variables
@@ -101,22 +101,11 @@ class UserProgram(Program):
         Raises:
             BadInputError: It lists something else than variables.
         """
-        found = self._subject.variables()
-        # A variable of TensorFlow iterates over its rows, a mapping over its names.
-        is_list = isinstance(found, Iterable) and not (
-            isinstance(found, Mapping) or is_variable(found)
-        )
-        listed = list(found) if is_list else []
-        others = [one for one in listed if not is_variable(one)]
-        if is_list and not others:
-            return listed
-        wrong = others[0] if others else found
-        raise BadInputError(
+        wanted = (
             f"variables() of '{self.name}' must return a list of variables of "
-            f"TensorFlow or Keras. Received: an object of type '{type(wrong).__name__}'"
-            f"{' in it' if others else ''}. "
-            "Return model.variables for example, not their names or values."
+            "TensorFlow or Keras, such as model.variables, not their names or values."
         )
+        return list_variables(self._subject.variables(), wanted)
 
     def names(self) -> Mapping[int, str]:
         """Where the user's program holds the variables that it has given no name."""
