@@ -40,6 +40,10 @@ class Fed:
             that were traced where a number of Python's stands as replicas leave it, as
             a note has it (`number`). Empty where the state is what follows, or where
             tracing moves no such number.
+        recounted: The update fed with an N-th of each replica's observed reduced
+            gradient, or with N times as much (`factor`, a note), or with that gradient
+            and a step that is told of N replicas (`told`). Left out is what leads to
+            the same as the gradients themselves; empty where the state follows.
         overwritten: The update fed with each replica's observed reduced gradient, or
             with what all replicas have of each row (then as that of replica 0), of
             which the last slice of a row counts alone, or the first, or their mean, as
@@ -84,6 +88,7 @@ class Fed:
     decayed: tuple[Trace, ...] = ()
     counted: tuple[Trace, ...] = ()
     traced: tuple[Trace, ...] = ()
+    recounted: tuple[Trace, ...] = ()
     overwritten: tuple[Trace, ...] = ()
     turns: Trace | None = None
     apart: Trace | None = None
@@ -104,6 +109,7 @@ class Fed:
             decayed=tuple(map(change, self.decayed)),
             counted=tuple(map(change, self.counted)),
             traced=tuple(map(change, self.traced)),
+            recounted=tuple(map(change, self.recounted)),
             overwritten=tuple(map(change, self.overwritten)),
             turns=None if self.turns is None else change(self.turns),
             apart=None if self.apart is None else change(self.apart),

@@ -86,6 +86,7 @@ def read_evidence(
             decayed=read_all("decayed"),
             counted=read_all("counted"),
             traced=read_all("traced"),
+            recounted=read_all("recounted"),
             overwritten=read_all("overwritten"),
             turns=read_any("turns"),
             apart=read_any("apart"),

@@ -140,6 +140,7 @@ class Simulation(Model):
         repeated: tuple[Trace, ...] = ()
         decayed: tuple[Trace, ...] = ()
         counted: tuple[Trace, ...] = ()
+        recounted: tuple[Trace, ...] = ()
         overwritten: tuple[Trace, ...] = ()
         if setup.tier != "free":
             fed = ("reduced_gradient", "applied_gradient")
@@ -155,6 +156,7 @@ class Simulation(Model):
                 repeated = tuple(self._repeat(observed, started))
                 decayed = tuple(self._decay_again(observed, started))
                 counted = tuple(self._count_otherwise(observed, started))
+                recounted = tuple(self._count_replicas_again(observed, started))
                 overwritten = tuple(self._overwrite_rows(observed, started))
         draws = None if setup.draws is None else dict.fromkeys(setup.draws, "subject")
         return Evidence(
@@ -170,6 +172,7 @@ class Simulation(Model):
                 repeated=repeated,
                 decayed=decayed,
                 counted=counted,
+                recounted=recounted,
                 overwritten=overwritten,
             ),
             measure=Measure(shards_known=setup.shards_known),
@@ -329,6 +332,29 @@ class Simulation(Model):
                 state["iterations"] = start["iterations"] + 1
                 self.record_state(values, step, state, r)
             yield self.make_trace("counted", values, count=name)
+
+    def _count_replicas_again(
+        self, observed: dict, started: Sequence[Sequence[State]]
+    ) -> Iterator[Trace]:
+        """The update of an N-th of the reduced gradients, and of N times as much.
+
+        And that of a rule that is told of N replicas, if it asks for their number.
+        """
+        rule, n = self.setup.rule, self.setup.replicas
+        if n < 2:
+            return
+        told = rule.told(n)
+        tried = [(rule, 1 / n, {"factor": 1 / n}), (rule, n, {"factor": float(n)})]
+        if told != rule:
+            tried.append((told, 1, {"told": n}))
+        fed = list(self._list_fed("reduced_gradient", observed, started))
+        for used, factor, notes in tried:
+            values: dict = {}
+            for step, r, start, reduced in fed:
+                scaled = {path: scale(g, factor) for path, g in reduced.items()}
+                state = used.update(start, used.transform(scaled))
+                self.record_state(values, step, state, r)
+            yield self.make_trace("recounted", values, **notes)
 
     def _overwrite_rows(
         self, observed: dict, started: Sequence[Sequence[State]]

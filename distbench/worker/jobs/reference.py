@@ -31,6 +31,7 @@ from distbench.worker.one_device.odd_terms import split_odd
 from distbench.worker.one_device.own_data import leaves_out_own_data
 from distbench.worker.one_device.placed import find_placed
 from distbench.worker.one_device.probes import Probes
+from distbench.worker.one_device.recounted import count_replicas_again
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.replay import (
     add_repeated_rows,
@@ -232,8 +233,11 @@ class ReferenceJobs:
             moved = Twins(reference).record_led(tier, feeder, recorded, put_in, led)
         formed = feed_formed(feeder, tier, recorded, observed, followed.fed)
         traced: tuple[Trace, ...] = ()
+        recounted: tuple[Trace, ...] = ()
         if not followed.is_explained:
             traced = trace_for_each(feeder, tier, observed)
+            once = followed.fed["reduced_gradient"]
+            recounted = count_replicas_again(feeder, tier, observed, once)
         written: dict[str, Any] = {
             "replays": list(followed.fed),
             "undetermined": led,
@@ -245,6 +249,7 @@ class ReferenceJobs:
             "decayed": (*followed.decayed, *summed.decayed),
             "counted": followed.counted,
             "traced": traced,
+            "recounted": recounted,
             "overwritten": (*followed.overwritten, *summed.overwritten),
             "turns": [followed.turns],
             "apart": [
