@@ -20,6 +20,7 @@ from distbench.worker.one_device.anew import find_drawn_anew
 from distbench.worker.one_device.by_hand import find_unsummed, try_sums
 from distbench.worker.one_device.counted import find_counted
 from distbench.worker.one_device.earlier import rerun_earlier
+from distbench.worker.one_device.exact_sums import sums_exactly
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.formed import feed_formed
 from distbench.worker.one_device.guards import leaves_out_overflow
@@ -29,6 +30,7 @@ from distbench.worker.one_device.late import Late, find_late
 from distbench.worker.one_device.looked_into import look_inside
 from distbench.worker.one_device.odd_terms import split_odd
 from distbench.worker.one_device.own_data import leaves_out_own_data
+from distbench.worker.one_device.penalty import record_penalty
 from distbench.worker.one_device.placed import find_placed
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.recounted import count_replicas_again
@@ -84,7 +86,7 @@ class ReferenceJobs:
                 continue
             self._task.report_progress(phase=tier)
             trace = reference.record(tier)
-            if tier == "exact" and not reference.sums_exactly(trace):
+            if tier == "exact" and not sums_exactly(trace):
                 continue
             notes = {**trace.notes, "exact_proved": tier == "exact"}
             write_trace(replace(trace, notes=notes), folder, f"reference-{tier}")
@@ -156,7 +158,7 @@ class ReferenceJobs:
         for name, probe in probes.items():
             write_trace(probe, folder, f"probe-{name}")
         late = find_late(reference) if goes_on else Late()
-        penalty = reference.record_penalty()
+        penalty = record_penalty(reference)
         if penalty is not None:
             write_trace(penalty, folder, "penalty")
         return {

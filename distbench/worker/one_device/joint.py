@@ -87,9 +87,9 @@ def _run(
     values = session.make_values()
     for step, shards in enumerate(steps):
         for replica, shard in shards.items() if step else ():
-            reference.restore_shard(tier, step, replica, joint)
-            if reference.runs_shard(step, shard):
-                session.collect_taps(step, values, replica=replica, phases=COMPUTED)
+            if reference.observes_shard(
+                tier, step, replica, shard, values, joint=joint
+            ):
                 left = session.read_state(joint)
                 session.collect_state(step, left, values, replica=replica)
     return values

@@ -81,7 +81,6 @@ def _repeat(reference: Reference, tier: Tier, by: Step, times: int) -> Trace:
     replica = int(np.argmax(reference.shards))
     shards: list[Any] = list(reference.sizes.cut(0, reference.draw(0)))
     values = reference.session.make_values()
-    reference.restore_shard(tier, 0, replica)
-    if reference.runs_shard(0, repeat_examples(shards[replica], times), by):
-        reference.session.collect_taps(0, values, replica=replica, phases=COMPUTED)
+    batch = repeat_examples(shards[replica], times)
+    reference.observes_shard(tier, 0, replica, batch, values, by=by)
     return reference.make_trace("repeated term", tier, values)

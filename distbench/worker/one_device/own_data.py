@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from distbench.evidence import Tier
-from distbench.trace import COMPUTED, TraceKey, Value
+from distbench.trace import TraceKey, Value
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import are_near
 from distbench.worker.subjects.batches import digest_batch
@@ -47,14 +47,11 @@ def _are_near(
     reference: Reference, tier: Tier, step: int, replica: int, own: Any, changed: Any
 ) -> bool:
     """Whether a replica's shard has the same loss and gradients with other examples."""
-    session = reference.session
     runs: list[dict[TraceKey, Value]] = []
     for batch in (own, changed):
-        values = session.make_values()
-        reference.restore_shard(tier, step, replica)
-        if not reference.runs_shard(step, batch):
+        values = reference.session.make_values()
+        if not reference.observes_shard(tier, step, replica, batch, values):
             return False
-        session.collect_taps(step, values, replica=replica, phases=COMPUTED)
         runs.append(dict(values.items()))
     first, second = runs
     dtype = reference.narrowest or None

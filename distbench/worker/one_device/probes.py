@@ -223,14 +223,12 @@ class Probes:
         values = self._session.make_values()
         for step, shards in enumerate(steps):
             for replica, shard in shards.items():
-                self._reference.restore_shard(tier, step, replica)
-                if self._reference.runs_shard(step, shard):
-                    self._session.collect_taps(
-                        step, values, replica=replica, phases=COMPUTED
-                    )
-                    if keeps_led:
-                        led = self._reference.read_led(values)
-                        self._session.collect_state(step, led, values, replica=replica)
+                is_seen = self._reference.observes_shard(
+                    tier, step, replica, shard, values
+                )
+                if is_seen and keeps_led:
+                    led = self._reference.read_led(values)
+                    self._session.collect_state(step, led, values, replica=replica)
         return self._reference.make_trace(name, "bounded", values)
 
     def _draw_again(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.scenario import Scenario
@@ -18,6 +15,7 @@ from distbench.trace import (
     COMPUTED,
     INITIAL,
     WHOLE,
+    Phase,
     Recorded,
     Trace,
     TraceKey,
@@ -30,13 +28,12 @@ from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.handles import Handles, find_written, find_written_late
-from distbench.worker.state.values import are_equal, leaves_digits
+from distbench.worker.state.values import are_equal
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import digest_batch
 from distbench.worker.subjects.left_out import LeftOut
-from distbench.worker.subjects.optimizer_program import OptimizerProgram
 from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import draws_on, find_draws, find_seeds
@@ -224,6 +221,39 @@ class Reference:
             return False
         return True
 
+    def observes_shard(
+        self,
+        tier: Tier,
+        step: int,
+        replica: int,
+        batch: Any,
+        values: Recorded,
+        *,
+        by: Step | None = None,
+        joint: Collection[str] = (),
+        phases: Collection[Phase] = COMPUTED,
+    ) -> bool:
+        """Run a replica's step on a shard, from its state, and keep what it computes.
+
+        Args:
+            tier: From whose states it starts, see `restore_shard`.
+            step: Its number.
+            replica: Whose shard.
+            batch: The shard.
+            values: Gets what the step computes.
+            by: What runs it, see `runs_shard`.
+            joint: Paths of what starts as the global batch has it.
+            phases: What to keep.
+
+        Returns:
+            False, and nothing is kept, where a program takes a whole batch alone.
+        """
+        self.restore_shard(tier, step, replica, joint)
+        if not self.runs_shard(step, batch, by):
+            return False
+        self.session.collect_taps(step, values, replica=replica, phases=phases)
+        return True
+
     def record(self, tier: Tier) -> Trace:
         """Run all steps of a tier, on the global batch and on each shard."""
         session = self.session
@@ -249,10 +279,8 @@ class Reference:
             session.collect_results(step, state, values)
             self.handed.keep(values, step)
             for replica, shard in enumerate(self.sizes.cut(step, batch)):
-                self.restore_shard(tier, step, replica)
                 by = self._left_out.find_shard(step, replica)
-                if self.runs_shard(step, shard, by):
-                    session.collect_taps(step, values, replica=replica, phases=COMPUTED)
+                if self.observes_shard(tier, step, replica, shard, values, by=by):
                     own[replica] = self._read_own()
                     alone = {**own[replica], **self.read_led(values)}
                     session.collect_state(step, alone, values, replica=replica)
@@ -323,20 +351,6 @@ class Reference:
         kept.update(state)
         return cast(State, kept)
 
-    def sums_exactly(self, trace: Trace) -> bool:
-        """Whether what the replicas add up can be added up without rounding.
-
-        The data's own gradients are proved to be. A rule that changes gradients before
-        the sum may round itself: then its results use up all digits, and the sum of
-        what it makes of the shards need not be what it makes of their sum.
-        """
-        bits = 1 + math.ceil(math.log2(max(2, self.replicas)))
-        return all(
-            are_equal(trace.get(replace(key, phase="local_gradient")), value)
-            or leaves_digits(value, bits)
-            for key, value in trace.select(phase="reduced_gradient", replica=WHOLE)
-        )
-
     def start_of(self, tier: Tier, step: int, state: State) -> State:
         """The state from which a step starts, given that after the one before."""
         if tier != "exact" or step == 0:
@@ -346,25 +360,6 @@ class Reference:
             key: self.initial[key] if key[0] in model else array
             for key, array in state.items()
         }
-
-    def record_penalty(self) -> Trace | None:
-        """The gradient of the regularisation alone, where the workload knows it."""
-        program = self.session.program
-        if not isinstance(program, OptimizerProgram):
-            return None
-        self.session.restore_state(self.initial)
-        pairs = program.compute_penalty_gradient()
-        if not pairs:
-            return None
-        values: dict[TraceKey, Value] = {
-            TraceKey(
-                step=0,
-                phase="local_gradient",
-                variable=self.session.table.find_path(variable),
-            ): np.array(tf.convert_to_tensor(gradient).numpy())
-            for variable, gradient in pairs
-        }
-        return self.make_trace("penalty", "bounded", values)
 
     def _read_own(self) -> State:
         """The state that every replica has for itself, after the step of a shard."""

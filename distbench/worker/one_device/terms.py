@@ -103,9 +103,9 @@ def run_term(
         reference.run_whole(step, batch, by)
         session.collect_taps(step, values, replica=WHOLE, phases=phases)
         for replica, shard in enumerate(reference.sizes.cut(step, batch)):
-            reference.restore_shard(tier, step, replica)
-            if reference.runs_shard(step, shard, by):
-                session.collect_taps(step, values, replica=replica, phases=phases)
+            reference.observes_shard(
+                tier, step, replica, shard, values, by=by, phases=phases
+            )
     return reference.make_trace(f"term {number}", tier, values), by
 
 
