@@ -90,7 +90,7 @@ class OneReplicaOverflows(MixedProgram):
 
 
 @fault(
-    "replica-dropped",
+    "nonfinite",
     "reduced_gradient",
     MIXED,
     like="NVIDIA-NeMo/Megatron-Bridge#5591",
