@@ -18,6 +18,7 @@ from distbench.unusual.exchange import ClippedAfterSumUnderStatistics
 from distbench.unusual.grouping import (
     BatchStatistics,
     BatchStatisticsUnderMean,
+    CentredByAllReplicas,
     ClassesCountedUnderStatistics,
     Dropout,
     Keras3Dropout,
@@ -239,3 +240,17 @@ class SharesAveragedUnderDropout(_Averaging, Dropout):
 )
 class SharesAveragedUnderOwnMasks(_Averaging, WeightsMaskedByReplica):
     """Each replica draws a mask by its number; gradients of shares are averaged."""
+
+
+@fault(
+    "statistics-not-synchronized",
+    "variable",
+    ("moving/mean",),
+    like="huggingface/transformers#34191",
+    clusters=WIDE,
+)
+class CentredByMeanOfMeans(CentredByAllReplicas):
+    """A moving mean of which all replicas give their own, whatever their sizes."""
+
+    def average(self, features):
+        return tf.reduce_mean(features, axis=0)

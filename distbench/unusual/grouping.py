@@ -91,7 +91,7 @@ class SynchronisedNormalisationLayer(NormalisationLayer):
 
 @unusual()
 class CentredByAllReplicas(Program):
-    """Features are centred by a moving mean to which all replicas give alike."""
+    """Features are centred by a moving mean of those of all replicas."""
 
     def build(self, strategy):
         super().build(strategy)
@@ -107,9 +107,12 @@ class CentredByAllReplicas(Program):
 
     def predict(self, batch):
         words, features, *rest = batch
-        mean = tf.reduce_mean(features, axis=0)
-        self.moving.assign(0.9 * self.moving + 0.1 * mean)
+        self.moving.assign(0.9 * self.moving + 0.1 * self.average(features))
         return super().predict((words, features - self.moving, *rest))
+
+    def average(self, features):
+        """Mean over the global batch."""
+        return all_reduce("sum", tf.reduce_sum(features, axis=0)) / self.examples
 
 
 @unusual()
