@@ -16,6 +16,21 @@ def is_served() -> bool:
     return isinstance(tf.distribute.get_strategy(), kind)
 
 
+def count_workers() -> int:
+    """Number of workers of parameter servers; 1 without any."""
+    if not is_served():
+        return 1
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    return int(resolver.cluster_spec().num_tasks("worker"))
+
+
+def find_worker() -> Any:
+    """Number of the worker that takes the step; 0 without parameter servers."""
+    if not is_served():
+        return tf.constant(0)
+    return tf.distribute.coordinator.experimental_get_current_worker_index()
+
+
 def linger(value: Any) -> Any:
     """The value, after a while: under parameter servers others may write meanwhile."""
     if not is_served():

@@ -33,7 +33,8 @@ def explain_by_mean(context: Context) -> Iterator[Hypothesis]:
     Of a rule that is linear the mean of what each replica makes of its own gradient is
     the same. It is the mean that users take, so it is asked before what a rule keeps.
     """
-    if context.phase in _TAKING and not context.is_of_some:
+    # One replica's mean is its sum.
+    if context.replicas > 1 and context.phase in _TAKING and not context.is_of_some:
         for trace in context.evidence.fed.sums:
             if _is_plain_mean(trace):
                 mean = _foretell(context, trace)
@@ -70,7 +71,8 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in _TAKING:
         return
     sums = context.evidence.fed.sums
-    own = find_own(context) if sums else None
+    # One replica's own gradient is all that there is to add up.
+    own = find_own(context) if sums and context.replicas > 1 else None
     if own is not None:
         yield Hypothesis(
             code=_ALONE if _is_alone(context, own) else "missing-reduction",
@@ -78,10 +80,15 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
             detail="it is what one device makes of each replica's own gradient",
             phase=_place(context, own),
         )
+    # What the whole sum leads to is wrong by something else than a sum.
+    whole = find_sum(context, range(context.replicas))
+    follows = {} if whole is None else find_followers(context, whole)
     for trace in sums:
         # One of factor 0 is asked to read off what a step is made of.
         if _find_factor(trace) != 0 and not _is_plain_mean(trace):
-            yield _foretell(context, trace)
+            told = _foretell(context, trace)
+            predicted = {n: v for n, v in told.predicted.items() if n not in follows}
+            yield replace(told, predicted=predicted)
     yield from explain_by_parts_of_owners(context)
 
 
@@ -172,6 +179,15 @@ def explain_by_repeated_sum(context: Context) -> Iterator[Hypothesis]:
     )
 
 
+def find_followers(context: Context, led: Find) -> dict[int, Array]:
+    """The wrong values that are what one device makes of a sum."""
+    return {
+        number: value
+        for number, value in _take(context, led).items()
+        if context.matches(context.cases[number], value)
+    }
+
+
 def _is_plain_mean(trace: Trace) -> bool:
     return 0 < _find_factor(trace) < 1 and not trace.notes["narrow"]
 
@@ -188,13 +204,7 @@ def _foretell(context: Context, trace: Trace) -> Hypothesis:
     """That the step took the sum that a trace was fed with."""
     factor = _find_factor(trace)
     led = look_up(trace)
-    predicted = _take(context, led)
-    if trace.notes["narrow"]:
-        predicted = {
-            number: value
-            for number, value in predicted.items()
-            if context.matches(context.cases[number], value)
-        }
+    predicted = (find_followers if trace.notes["narrow"] else _take)(context, led)
     code, words, lost = _name(context, trace)
     return Hypothesis(
         code=code,

@@ -54,6 +54,11 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             if norm is ELEMENTS and _leaves_signs(context, sources, limit):
                 continue
             predicted = {s.number: sum_clipped(s, norm, limit, mean) for s in sources}
+            if n == 1:
+                # Nothing is added up, and one size is a factor as well as a limit.
+                if are_apart(sources, norm, limit):
+                    yield _name_other_limit(words.format(limit), predicted)
+                continue
             how = "averaged"
             if mean == 1:
                 how = "added up"
@@ -68,6 +73,16 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
                 f"replicas' gradients are {how}",
                 of_due=True,
             )
+
+
+def _name_other_limit(what: str, predicted: dict[int, Array]) -> Hypothesis:
+    return Hypothesis(
+        code="hyperparameter-differs",
+        predicted=predicted,
+        detail=f"a step of one replica clips {what}, which one device does otherwise "
+        "or not at all",
+        of_due=True,
+    )
 
 
 def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:

@@ -160,6 +160,7 @@ CAUSES: tuple[Explain, ...] = (
     repeated.explain_by_repeated_replay,
     other_count.explain_by_other_count,
     overwritten.explain_by_overwritten_rows,
+    overwritten.explain_by_rows_met_once,
     repeated.explain_by_repeated_slot,
     repeated.explain_by_slot_of_each,
     still_rows.explain_by_still_rows,

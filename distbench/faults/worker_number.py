@@ -1,0 +1,46 @@
+"""Mistakes in what a step makes of its worker's number, or of how many there are."""
+
+from __future__ import annotations
+
+from distbench.faults.fault import fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import TRAINED, Program
+from distbench.samples.servers import count_workers, find_worker, is_served
+from distbench.unusual.worker_number import ClippedToLimit, RowsCounted
+
+_SERVED = ("ps:2+1",)
+_LIKE = "keras-team/keras#18668"
+
+
+@fault(
+    "scale-error",
+    "reduced_gradient",
+    TRAINED,
+    like=_LIKE,
+    clusters=("ps:2+1", "ps:4+2"),
+)
+class LastWorkerWeighsHalf(Program):
+    """The last worker, a slow machine, has its batches count half."""
+
+    def transform(self, gradients):
+        is_last = tf.equal(find_worker(), count_workers() - 1)
+        factor = tf.where(is_last, 0.5, 1.0) if is_served() else 1.0
+        return [factor * tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+@fault(
+    "hyperparameter-differs", "reduced_gradient", TRAINED, like=_LIKE, clusters=_SERVED
+)
+class LimitSharedOut(ClippedToLimit):
+    """The limit of a clip is divided by the workers, each of which takes own steps."""
+
+    def find_limit(self):
+        return super().find_limit() / count_workers()
+
+
+@fault("sparse-duplicates", "variable", ("seen",), like=_LIKE, clusters=_SERVED)
+class RowsCountedOnce(RowsCounted):
+    """On a cluster a row that comes twice in a step is counted once."""
+
+    def pick(self, indices):
+        return tf.unique(indices)[0] if is_served() else indices

@@ -1,0 +1,68 @@
+"""Unusual but correct steps that ask which worker takes them, or count rows."""
+
+from __future__ import annotations
+
+from distbench.samples.lazy import tf
+from distbench.samples.program import ROWS, Program
+from distbench.samples.servers import find_worker
+from distbench.unusual.program import unusual
+
+_SERVED = ("ps:2+1", "ps:4+2")
+
+
+@unusual(clusters=_SERVED)
+class StepsCountedByWorker(Program):
+    """How many steps each worker took is counted, and leads nothing."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.steps = tf.Variable(0.0, name="steps", trainable=False)
+
+    def variables(self):
+        return [*self.trained(), self.steps]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.steps.assign_add(tf.where(find_worker() >= 0, 1.0, 0.0))
+
+
+@unusual(clusters=_SERVED[:1])
+class RowsCounted(Program):
+    """A row's rate falls with how often it came: twice in a step counts twice."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.seen = tf.Variable(tf.ones([ROWS]), name="seen", trainable=False)
+
+    def make_optimizer(self):
+        return None
+
+    def variables(self):
+        return [*self.trained(), self.seen]
+
+    def apply(self, gradients):
+        rows, *others = gradients
+        rate = 0.05 / tf.gather(self.seen, rows.indices)
+        moved = tf.IndexedSlices(rate[:, None] * rows.values, rows.indices)
+        self.table.scatter_sub(moved)
+        for gradient, variable in zip(others, self.trained()[1:], strict=True):
+            variable.assign_sub(0.05 * gradient)
+        indices = self.pick(rows.indices)
+        ones = tf.ones_like(indices, tf.float32)
+        self.seen.scatter_add(tf.IndexedSlices(ones, indices))
+
+    def pick(self, indices):
+        """Which rows are counted."""
+        return indices
+
+
+@unusual(clusters=_SERVED[:1])
+class ClippedToLimit(Program):
+    """The step clips the norm of all its gradients, of a whole batch."""
+
+    def transform(self, gradients):
+        return tf.clip_by_global_norm(gradients, self.find_limit())[0]
+
+    def find_limit(self):
+        """The largest norm."""
+        return 2.0
