@@ -46,6 +46,7 @@ from distbench.diagnose.readings import Reading, list_readings
 from distbench.diagnose.shown import find_shown, note_shown
 from distbench.diagnose.weighed import Weighed
 from distbench.diagnose.weighted_sums import explains_sums, read_weighted
+from distbench.diagnose.workers import note_worker
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED
 from distbench.verdict import Finding, Status
@@ -101,6 +102,7 @@ def judge(evidence: Evidence) -> Judgement:
         judgement = _add(judgement, *find_shown(evidence))
     if judgement.status is Status.FAIL:
         notes.append(note_kept_tensors(evidence.observed))
+        notes.append(note_worker(evidence, judgement.compared))
     if judgement.status is Status.PASS:
         notes += [
             note_metrics(evidence, judgement.compared),

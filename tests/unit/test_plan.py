@@ -42,6 +42,24 @@ def test_an_optimizer_meets_every_workload_cluster_and_path() -> None:
     assert not any(item.optional for item in found)
 
 
+@pytest.mark.parametrize(
+    ("cluster", "options", "steps"),
+    [
+        ("ps:1+1", {}, 3),
+        ("ps:2+1", {}, 3),
+        ("ps:4+2", {}, 5),
+        ("mwms:4", {}, 3),
+        ("ps:4+2", {"steps": 2}, 2),
+        ("ps:4+2", {"in_flight": 4}, 3),
+    ],
+)
+def test_every_worker_takes_a_step_and_one_comes_after_the_last(
+    cluster: str, options: dict[str, int], steps: int
+) -> None:
+    [item] = plan("program", clusters=(cluster,), **options)
+    assert item.scenario.steps == steps
+
+
 def test_a_workload_that_nobody_asked_for_may_be_left_out() -> None:
     found = {i.scenario.workload: i.optional for i in plan("optimizer")}
     assert found == dict.fromkeys(DEFAULT_WORKLOADS, False) | {"embedding": True}

@@ -210,6 +210,7 @@ class TrainingJobs:
                 "tier": tier,
                 "micro_steps": session.board.seen.gradients.count(),
                 "begun": [session.begun.get(s, {}) for s in range(len(session.begun))],
+                "taken_by": [session.taken_by[s] for s in sorted(session.taken_by)],
                 **self._traced,
                 **session.board.note_intermediates(),
                 **{f"spoilt-{r}": steps for r, steps in self._spoilt.items()},

@@ -57,6 +57,8 @@ class Session(KeptState):
             of them, as over a pipeline: a worker that traced anew for its own sizes
             would wait in other collectives than those whose shards stay as they are.
         shelf: Where large arrays of what is recorded are put; None keeps them.
+        step: Number of the step that was begun last.
+        taken_by: By step, the worker that a coordinator had take it last.
         begun: By step, a sketch of the state in which it began last; of a
             program that does nothing between steps, none.
     """
@@ -84,6 +86,8 @@ class Session(KeptState):
         self.board = TapBoard(first_replica=self.first_replica, device=device)
         self.draws: Draws = OwnDraws()
         self.tapped = False
+        self.step = 0
+        self.taken_by: dict[int, int] = {}
         self._devices = _list_devices(strategy, spec)
         with self.guard("build"), strategy.scope():
             program.build(strategy)
@@ -240,6 +244,7 @@ class Session(KeptState):
 
     def begin_step(self, step: int) -> None:
         """Let the program do what it does between two steps, in every process."""
+        self.step = step
         with (
             self.guard("before_step"),
             self.board.leave_step(),

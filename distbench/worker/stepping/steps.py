@@ -18,6 +18,7 @@ from tensorflow.python.distribute.values import PerReplicaSpec
 from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.stepping.at_once import trace_at_once
 from distbench.worker.stepping.held_open import hold_open
+from distbench.worker.stepping.turns import Turns
 
 if TYPE_CHECKING:
     from distbench.worker.stepping.session import Session
@@ -91,7 +92,7 @@ class ReplicaStep:
 
 
 class ScheduledStep(ReplicaStep):
-    """A coordinator schedules the step on one of the workers: one at a time."""
+    """A coordinator schedules a step at a time, on the worker whose turn it is."""
 
     def __init__(
         self, session: Session, function: Callable[[Any], Any], *, any_size: bool
@@ -100,13 +101,18 @@ class ScheduledStep(ReplicaStep):
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(
             session.strategy
         )
+        self._turns = Turns.find(self._coordinator)
 
     def run(self, shards: Sequence[Any]) -> None:
         """See `Step`."""
-        self._session.draws.tell_examples(shards)
-        batch = self._session.distribute(shards)
-        self._coordinator.schedule(self._choose(batch), args=(batch,))
+        session = self._session
+        session.draws.tell_examples(shards)
+        batch = session.distribute(shards)
+        self._turns.schedule(
+            session.step, self._coordinator.schedule, self._choose(batch), (batch,)
+        )
         self._coordinator.join()
+        session.taken_by[session.step] = self._turns.taken_by
 
     def _trace(self, batch: Any) -> Any:
         with trace_scheduled(self._session.strategy):
