@@ -14,7 +14,7 @@ from typing import Literal, cast
 import numpy as np
 
 from distbench.compare.in_full import ADDING, InFull, Terms, become, find_full
-from distbench.compare.paired import Array, Paired, Part
+from distbench.compare.paired import Array, Paired, Part, gradients_add_up
 from distbench.evidence import Inside
 from distbench.trace.drawing import is_drawing
 from distbench.trace.dtypes import is_floating
@@ -189,7 +189,8 @@ def losses_add_up(inside: Inside, step: int) -> bool:
     have alike, as one of examples that are kept from earlier steps.
     """
     parts = _relate_losses(inside, step) - {"same"}
-    return bool(parts) and parts <= {"sum", "rows"}
+    add_up = bool(parts) and parts <= {"sum", "rows"}
+    return add_up or gradients_add_up(inside, step)
 
 
 def has_common_loss(inside: Inside, step: int) -> bool:

@@ -284,6 +284,16 @@ def list_given(
             yield found
 
 
+def gradients_add_up(inside: Inside, step: int) -> bool:
+    """Whether micro-steps have their parts of all gradients, whatever of each of them.
+
+    A replica's micro-steps have other examples than those of one device, so that none
+    of their losses is a part of one there.
+    """
+    given = list(list_given(inside.observed, inside.reference, step))
+    return bool(given) and all(map(_add_up, given))
+
+
 def _add_up(micro_steps: Sequence[tuple[Array, list[Array]]]) -> bool:
     """Whether replicas' gradients of all micro-steps make up those of one device."""
     wholes = [whole for whole, _ in micro_steps]

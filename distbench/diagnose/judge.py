@@ -194,7 +194,7 @@ def _leaves_gradients(judgement: Judgement) -> bool:
     A look inside tells whether it is their losses that are not those of the whole.
     """
     if judgement.status is Status.PASS:
-        return judgement.references.get("local_gradient") == SHARD
+        return judgement.references.get("local_gradient", SHARD) == SHARD
     first = next(iter(judgement.findings), None)
     return first is not None and (first.phase, first.code) in _SCALED
 

@@ -118,6 +118,21 @@ class MicroStepsChanged(OwnReduction, MicroSteps):
     _PHASE,
     TRAINED,
     like="LeelaChessZero/lczero-training#162",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class ElementsOfMicroStepsClipped(MicroSteps):
+    """Each replica clips what it has of all micro-steps, and then all are summed."""
+
+    def apply(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        super().apply([tf.clip_by_value(g, -0.02, 0.02) for g in dense])
+
+
+@fault(
+    "nonlinear-before-reduction",
+    _PHASE,
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
     clusters=("mirrored:3", "mwms:2"),
 )
 class EachMicroStepClipped(MicroStepsChanged):

@@ -9,6 +9,7 @@ import numpy as np
 from distbench.compare.doubled import adds_up_beside_common, take_gradients
 from distbench.compare.intermediates import has_common_loss, losses_add_up
 from distbench.compare.least_squares import fit_all
+from distbench.compare.paired import gradients_add_up
 from distbench.compare.ratio import SAME
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.own_shard import describe_alone
@@ -34,7 +35,9 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
         return
     if _is_linear(context):
         return  # each shard's weighs otherwise than it should, and that is all
-    add_up = "add up to those of one device"
+    add_up = "all losses that are differentiated add up to those of one device"
+    if gradients_add_up(inside, step):
+        add_up = "the gradients of all micro-steps add up to those of one device"
     if has_common_loss(inside, step):
         if _is_linear_beside_common(context, step):
             return
@@ -43,10 +46,10 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
         code=COMBINED,
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=(
-            f"all losses that are differentiated {add_up}, and every replica has the "
-            "gradients that its shard alone gives on one device, which do not add up: "
-            "what is done to them before the sum is not linear, such as a projection "
-            "of one loss's on another's, a clip or a norm of each"
+            f"{add_up}, and every replica hands over what its shard alone gives on one "
+            "device, which does not add up: what is done to them before the sum is not "
+            "linear, such as a projection of one loss's on another's, a clip or a norm "
+            "of each"
         ),
         phase="reduced_gradient",
     )
