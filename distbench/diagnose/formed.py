@@ -135,7 +135,8 @@ def _name_cause(evidence: Evidence, apart: Apart, owners: dict[str, str]) -> _Ca
     ):
         return _DENSE
     times = seen.count_rows() / np.maximum(1, own.count_rows())
-    if owner not in forms or len(times) != len(apart.came):
+    # A slot may be one number for all rows.
+    if owner not in forms or times.shape != np.shape(apart.came)[:1]:
         return _AS_CAME
     moved, due = apart.came - apart.base, apart.due - apart.base
     more = times != 1

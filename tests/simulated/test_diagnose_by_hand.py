@@ -92,6 +92,20 @@ def test_a_sum_that_nobody_makes_is_told_by_each_ones_own_step(known):
     assert told == (known == 3), first.explanation
 
 
+def test_a_variable_of_which_no_fed_sum_tells_is_judged_as_well():
+    rule = Clipping()
+    fault = Fault(reduce=each(lambda v: scale(v, 0.3)))
+    seen = observe(fault, replicas=3, rule=rule, shards_known=False)
+    hidden = hide_sums(seen)
+    sums = []
+    for way in ("replica-0", "replica-1", "replica-2"):
+        fed = feed(hidden, way, rule, rule.transform)
+        values = {k: v for k, v in fed.values.items() if k.variable != TRAINED[0]}
+        sums.append(replace(fed, values=values))
+    findings = judge(change_evidence(hidden, sums=tuple(sums))).findings
+    assert {name for f in findings for name in f.variables} == set(TRAINED)
+
+
 def test_a_right_sum_needs_no_other():
     check_passed(judge_hidden(add_up, ways=()))
 

@@ -14,7 +14,7 @@ from wrong_steps import add_rows
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, SparseRows, Value
+from distbench.trace import WHOLE, SparseRows, Trace, Value, VariableInfo
 from distbench.verdict import Status
 
 SLOT = f"momentum/{TABLE}"
@@ -184,3 +184,44 @@ def test_squares_of_shares_are_no_mean() -> None:
     )
     [found] = judge(make_evidence(halve, fault=fault)).findings
     assert found.code == "sparse-duplicates", found.explanation
+
+
+def test_one_number_for_all_rows_is_told() -> None:
+    """As the norm of a table, which a rule makes of its slices, may be."""
+    info = VariableInfo(
+        path=f"norm/{TABLE}", role="slot", of=TABLE, shape=(), dtype="float32"
+    )
+
+    def add(trace: Trace, times: float) -> Trace:
+        """With the number, which grows by so much in each step."""
+        values = {
+            replace(key, variable=info.path): np.array(1 + (key.step + 1) * times)
+            for key in trace.values
+            if key.variable == SLOT
+        }
+        narrow = {key: value.astype(np.float32) for key, value in values.items()}
+        return replace(
+            trace,
+            variables=(*trace.variables, info),
+            values={**trace.values, **narrow},
+        )
+
+    evidence = make_evidence()
+    fed = evidence.fed
+    replay = {name: add(trace, 1.5) for name, trace in fed.replays.items()}
+    judgement = judge(
+        replace(
+            evidence,
+            reference=add(evidence.reference, 1.0),
+            observed=add(evidence.observed, 1.5),
+            twins=tuple(add(trace, 1.0) for trace in evidence.twins),
+            fed=replace(
+                fed,
+                replays=replay,
+                formed=tuple(add(trace, 1.0) for trace in fed.formed),
+            ),
+        )
+    )
+    [found] = judgement.findings
+    told = (found.code, found.phase, found.variable)
+    assert told == ("sparse-duplicates", "slot", info.path), found.explanation

@@ -106,9 +106,10 @@ def explain_by_parts_of_owners(context: Context) -> Iterator[Hypothesis]:
     owners: set[int] = set()
     for number, case in context.list_cases():
         own = [trace.get(case.key.at(0)) for trace in alone]
-        values = np.stack([take_rows(v, case) for v in own if v is not None])
-        if len(values) < context.replicas:
+        known = [take_rows(v, case) for v in own if v is not None]
+        if len(known) < context.replicas:
             continue
+        values = np.stack(known)
         nearest = np.argmin(np.abs(values - case.observed), axis=0)
         made = np.take_along_axis(values, nearest[np.newaxis], axis=0)[0]
         parts = nearest[np.ptp(values, axis=0) > 0]
