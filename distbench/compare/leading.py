@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from distbench.compare.pair import Pair
 from distbench.compare.values import are_equal, densify
 from distbench.evidence import Evidence
@@ -52,7 +50,7 @@ def _has_part(alone: Trace, reference: Trace, key: TraceKey) -> bool:
     whole, found = reference.get(key), alone.get_replicas(key)
     if whole is None or not found:
         return True
-    return not all(np.array_equal(densify(v), densify(whole)) for v in found)
+    return not all(are_equal(densify(v), densify(whole)) for v in found)
 
 
 def find_unled(evidence: Evidence) -> frozenset[str]:

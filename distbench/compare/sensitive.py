@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from distbench.compare.measured_noise import measure_noise
-from distbench.compare.values import densify
+from distbench.compare.values import densify, measure_errors
 from distbench.evidence import Evidence
 from distbench.trace import UPDATED, WHOLE, TraceKey, Value
 from distbench.trace.shards import recut_shards
@@ -63,7 +63,7 @@ def _find_other(
         expected = evidence.reference.get(key)
         if expected is None or key.phase not in UPDATED:
             continue
-        error = np.abs(densify(value) - densify(expected))
+        error = measure_errors(densify(value), densify(expected))
         if np.any(error > noise.find_margin(key, densify(expected)).bound):
             found.append(key)
     return tuple(found)

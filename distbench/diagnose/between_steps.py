@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from distbench.compare.comparison import Judged
 from distbench.compare.pair import OF_COPIES
+from distbench.compare.values import measure_errors, measure_finite
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.links import Chain, sort_key
 from distbench.evidence import Evidence
@@ -109,5 +112,6 @@ def _list_apart(evidence: Evidence) -> Mapping[int, frozenset[str]]:
 
 def _differ(due: Sequence[float], seen: Sequence[float]) -> bool:
     """Whether norm and product of two variables are not those of one."""
-    size = max(abs(due[0]), abs(seen[0]))
-    return any(abs(a - b) > _BEYOND * size for a, b in zip(due, seen, strict=True))
+    ours, theirs = np.array(due, np.float64), np.array(seen, np.float64)
+    size = measure_finite(np.array([due[0], seen[0]], np.float64))
+    return bool(np.any(measure_errors(theirs, ours) > _BEYOND * size))

@@ -14,7 +14,7 @@ import numpy as np
 from distbench.compare.comparison import Comparison
 from distbench.compare.ratio import are_same_factors
 from distbench.compare.totals import list_in_full
-from distbench.compare.values import densify
+from distbench.compare.values import densify, measure_errors, measure_finite
 from distbench.details import Compared
 from distbench.diagnose.links import Chain
 from distbench.diagnose.names import tell_more
@@ -137,8 +137,9 @@ def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
         )
         if not shown or len(shown) != len(due):
             continue
+        error = measure_errors(np.array(shown[-1]), np.array(due[-1]))
         # What cancels at last, as a correlation does, may have been larger.
-        if abs(shown[-1] - due[-1]) > _TOLD * max(map(abs, due)):
+        if error > _TOLD * measure_finite(np.array(due)):
             told.append(
                 f"'{metric.name}' shows {shown[-1]:.6g}, one device {due[-1]:.6g}"
             )

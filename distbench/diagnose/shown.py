@@ -6,11 +6,12 @@ up, Keras 3 takes their mean. Which of the two fits a number only its author kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.values import measure_errors, measure_finite
 from distbench.diagnose.names import tell_more
 from distbench.diagnose.notes import list_shown
 from distbench.evidence import Evidence
@@ -65,23 +66,32 @@ def note_shown(evidence: Evidence) -> str:
     """Names other numbers that `fit` shows, and that one device shows otherwise."""
     if evidence.tier == "free":
         return ""  # it has taken steps of its own
-    known = {_LOSS, *(metric.name for metric in evidence.observed.metrics)}
+    known = {metric.name for metric in evidence.observed.metrics} | {_LOSS}
     share = _find_share(evidence)
-    # That of one of several outputs has the name of the output before its own.
     found = {
         name: pairs
         for name, pairs in _list_pairs(evidence).items()
-        if not any(name == other or name.endswith(f"_{other}") for other in known)
-        and not _are(pairs, 1.0, share)
+        if not _is_any(name, known) and not _are(pairs, 1.0, share)
     }
     if not found:
         return ""
     name, pairs = next(iter(found.items()))
-    shown, due = pairs[-1]
+    shown, due = next(pair for pair in pairs[::-1] if not _are([pair], 1.0, share))
     times = [_find_times(evidence, pairs) for pairs in found.values()]
     return (
         f"note: fit shows {shown:.6g} as '{name}', and {due:.6g} on one device"
         f"{tell_more([*found])}{f': {_WHY}' if all(times) else ''}"
+    )
+
+
+def _is_any(name: str, metrics: Collection[str]) -> bool:
+    """Whether a number is what a metric shows.
+
+    That of one of several outputs goes by the name of the output before its own. Its
+    loss is a metric of the very name, and `kl_loss` may be any other number.
+    """
+    return name in metrics or any(
+        name.endswith(f"_{metric}") for metric in metrics if metric != _LOSS
     )
 
 
@@ -113,8 +123,8 @@ def _list_pairs(evidence: Evidence) -> Mapping[str, list[tuple[float, float]]]:
 def _are(pairs: list[tuple[float, float]], times: float, share: float) -> bool:
     """Whether all numbers are so many times those of one device, and some are not 0."""
     both = np.array(pairs, np.float64)
-    if not both.size or not np.isfinite(both).all():
+    if not both.size or (times != 1.0 and not np.isfinite(both).all()):
         return times == 1.0
-    apart = np.abs(both[:, 0] - times * both[:, 1])
-    size = np.abs(both).max()
+    apart = measure_errors(both[:, 0], times * both[:, 1])
+    size = measure_finite(both)
     return bool((apart <= share * size).all() and (size > 0 or times == 1.0))

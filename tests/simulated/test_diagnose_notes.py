@@ -12,9 +12,9 @@ from simulated_rule import Rule
 from training_simulator import observe
 
 from distbench.diagnose.judge import judge
-from distbench.diagnose.notes import note_not_finite
+from distbench.diagnose.notes import note_metrics, note_not_finite
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE
+from distbench.trace import WHOLE, MetricInfo, Trace, TraceKey
 from distbench.verdict import Status
 
 
@@ -99,7 +99,38 @@ def put_probe(
     return replace(evidence, probes={**evidence.probes, name: probe})
 
 
-@pytest.mark.parametrize(("factor", "noted"), [(1.0, False), (1.5, True)])
+@pytest.mark.parametrize(
+    ("seen", "due", "noted"),
+    [
+        (0.7, 0.5, True),
+        (0.5, 0.5, False),
+        (np.nan, 0.5, True),
+        (0.5, np.nan, True),
+        (np.nan, np.nan, False),
+    ],
+)
+def test_a_metric_that_shows_another_number_is_told(
+    seen: float, due: float, noted: bool
+) -> None:
+    def make(number: float) -> Trace:
+        key = TraceKey(step=0, phase="loss", variable="accuracy")
+        return Trace(
+            name="",
+            replicas=2,
+            shards=(1, 1),
+            variables=(),
+            values={key: np.array(number)},
+            metrics=(MetricInfo(name="accuracy", state=()),),
+        )
+
+    evidence = Evidence(tier="bounded", reference=make(due), observed=make(seen))
+    told = f"shows {seen:.6g}, one device {due:.6g}" in note_metrics(evidence, ())
+    assert told == noted
+
+
+@pytest.mark.parametrize(
+    ("factor", "noted"), [(1.0, False), (1.5, True), (np.nan, True)]
+)
 def test_a_rule_that_minds_repeated_rows_passes_with_a_note(
     factor: float, noted: bool
 ) -> None:

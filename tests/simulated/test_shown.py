@@ -64,8 +64,25 @@ def test_other_numbers_are_noted() -> None:
     assert "fit shows 2.25 as 'rate', and 0.75 on one device" in judgement.message
 
 
-def test_what_a_metric_shows_is_told_of_the_metric() -> None:
-    evidence = _show("rate", 3 * DUE)
-    metrics = (MetricInfo(name="rate", state=()),)
+@pytest.mark.parametrize("name", ["kl_loss", "total_loss"])
+def test_not_every_loss_is_that_of_an_output(name: str) -> None:
+    assert f"as '{name}', and 0.75" in judge(_show(name, 3 * DUE)).message
+
+
+def test_a_number_that_is_nan_on_the_cluster_alone_is_noted() -> None:
+    seen = np.array([1.5, np.nan, 0.75])
+    message = judge(_show("rate", seen)).message
+    assert "fit shows nan as 'rate', and 1.25 on one device" in message
+    assert judge(_show("rate", seen, seen)).message == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [("rate", "rate"), ("head_rate", "rate"), ("head_loss", "head_loss")],
+    ids=["metric", "of-an-output", "loss-of-an-output"],
+)
+def test_what_a_metric_shows_is_told_of_the_metric(name: str, metric: str) -> None:
+    evidence = _show(name, 3 * DUE)
+    metrics = (MetricInfo(name=metric, state=()),)
     observed = replace(evidence.observed, metrics=metrics)
     assert judge(replace(evidence, observed=observed)).message == ""

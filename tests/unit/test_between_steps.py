@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +44,12 @@ def test_state_comes_before_a_loss_that_nothing_explains() -> None:
     (only,) = put_begun_first(make_evidence((2.0, 1.01)), [LOSS, STATE])
     assert only.code == STATE.code
     assert only.explanation.endswith("look at before_step.")
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_a_step_that_begins_with_nan_begins_otherwise(odd: float) -> None:
+    (only,) = put_begun_first(make_evidence((odd, odd)), [LOSS, STATE])
+    assert only.code == STATE.code
 
 
 def test_a_loss_with_a_cause_of_its_own_is_told_as_well() -> None:

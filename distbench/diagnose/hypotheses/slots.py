@@ -291,6 +291,6 @@ def _differ_by_replica(context: Context) -> bool:
     seen: dict[tuple[int, str], Array] = {}
     for case in context.cases:
         key = (case.key.step, case.key.variable)
-        if not np.array_equal(seen.setdefault(key, case.observed), case.observed):
+        if not are_equal(seen.setdefault(key, case.observed), case.observed):
             return True
     return False
