@@ -25,12 +25,11 @@ from distbench.compare.doubled import (
 from distbench.compare.least_squares import fit_all
 from distbench.compare.lost import find_margins, measure_lost
 from distbench.compare.noise import Noise
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.ratio import SAME, are_near
+from distbench.compare.values import densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, Values
 
-_SAME = 1e-3
-"""Share of a value that its terms may leave: it only says that they are its terms."""
 _PLAIN = 64
 """So many times as large as a margin is what no rounding makes."""
 _REPEATED = {"doubled": 2, "tripled": 3}
@@ -62,7 +61,7 @@ def settle_terms(evidence: Evidence, noise: Noise) -> Evidence:
         found = [term.get(key) for term in terms]
         parts = [densify(value) for value in found if value is not None]
         due = densify(reference[key])
-        if len(parts) < len(terms) or not _are_near(due, np.asarray(sum(parts))):
+        if len(parts) < len(terms) or not are_near(due, np.asarray(sum(parts)), due):
             # What is made of something else, as a loss that is returned, stays open.
             for values in repeated.values():
                 values.pop(key, None)
@@ -122,7 +121,7 @@ def _fit(seen: Places, parts: Sequence[Places]) -> list[float] | None:
     target = np.concatenate([value.ravel() for value in seen.values()])
     if len(target) < 4 * len(parts):
         return None
-    fitted = fit_all(np.stack(columns, axis=1), target, _SAME)
+    fitted = fit_all(np.stack(columns, axis=1), target, SAME)
     return None if fitted is None else [float(n) for n in fitted]
 
 
@@ -180,9 +179,3 @@ def _find_margins(evidence: Evidence, noise: Noise, term: Places) -> Margins:
     """As far as the whole loss rounds: a term may be a small part of it."""
     due = {**term, **take_gradients(evidence.reference, WHOLE)}
     return find_margins(noise, {place: due[place] for place in term}, 0)
-
-
-def _are_near(value: Array, other: Array) -> bool:
-    if value.shape != other.shape:
-        return False
-    return measure_size(value - other) <= _SAME * measure_size(value)

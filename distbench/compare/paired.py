@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.bounds import find_roundoff
-from distbench.compare.values import measure_size
+from distbench.compare.values import measure_errors, measure_finite
 from distbench.evidence import Inside
 from distbench.trace import WHOLE, Trace, TraceKey
 from distbench.trace.dtypes import DType, has_bytes, name_dtype
@@ -324,13 +324,13 @@ def _find_lost(dtype: DType) -> float:
 
 
 def _make_near(lost: float, whole: Array, parts: Sequence[Array]) -> Near:
-    limit = lost * max(map(measure_size, (whole, *parts)))
+    limit = lost * max(map(measure_finite, (whole, *parts)))
 
     def near(one: Array, other: Array) -> bool:
         if one.shape != other.shape:
             return False
-        difference = np.asarray(one, np.float64) - np.asarray(other, np.float64)
-        return bool(np.all(np.abs(difference) <= limit))
+        wide = np.asarray(one, np.float64), np.asarray(other, np.float64)
+        return bool(np.all(measure_errors(*wide) <= limit))
 
     return near
 

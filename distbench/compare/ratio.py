@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.values import Array, list_blocks, measure_size
+from distbench.compare.values import (
+    Array,
+    list_blocks,
+    measure_errors,
+    measure_finite,
+    measure_size,
+)
 
 SAME = 1e-3
 """Fitted factors that are no farther apart are taken for one number, and a fit that
@@ -96,6 +102,23 @@ def are_alike(factors: Sequence[float] | Sequence[Sequence[float]] | Array) -> b
 def are_same_factors(left: float, right: float) -> bool:
     """Whether two fitted factors stand for one number, as far as a fit tells."""
     return left == right or abs(left - right) <= SAME * abs(right)
+
+
+def are_near(left: Array, right: Array, *sizes: Array, share: float = SAME) -> bool:
+    """Whether arrays of one shape are the same, as far as a share of a size tells.
+
+    What is not finite is near nothing but itself: of Inf any share is Inf.
+
+    Args:
+        left: One array.
+        right: The other.
+        sizes: Of whose largest finite numbers it is a share; if none, of both's.
+        share: It; of what is no fit half of the digits, say.
+    """
+    if left.shape != right.shape:
+        return False
+    limit = share * max(map(measure_finite, sizes or (left, right)))
+    return bool(np.all(measure_errors(left, right) <= limit))
 
 
 def are_means_by_size(weights: Sequence[float] | Array, sizes: Sequence[int]) -> bool:

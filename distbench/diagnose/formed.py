@@ -10,8 +10,8 @@ from distbench.codes import find_code
 from distbench.compare.formed import Apart, find_apart, list_other_forms
 from distbench.compare.likeness import find_half
 from distbench.compare.noise import Noise
-from distbench.compare.ratio import fit_common_ratio
-from distbench.compare.values import Array, measure_size
+from distbench.compare.ratio import are_near, fit_common_ratio
+from distbench.compare.values import Array
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_replicas, tell_more
 from distbench.evidence import Evidence
@@ -159,5 +159,4 @@ def _are_copies(slices: SparseRows) -> bool:
 
 def _are_near(dtype: str, left: Array, right: Array) -> bool:
     """Whether half of the digits agree."""
-    size = max(measure_size(left), measure_size(right))
-    return measure_size(left - right) <= find_half(dtype) * size
+    return are_near(left, right, share=find_half(dtype))

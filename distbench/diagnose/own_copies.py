@@ -17,7 +17,7 @@ import numpy as np
 from distbench.codes import CODES
 from distbench.compare.comparison import Judged
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_same_factors, fit_ratio
+from distbench.compare.ratio import SAME, are_near, are_same_factors, fit_ratio
 from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import (
@@ -106,7 +106,7 @@ def _add_up(evidence: Evidence, info: VariableInfo, step: int) -> bool:
     fit = fit_ratio(excess, start) if np.count_nonzero(start) >= _TOLD else None
     if fit is not None and 0 < fit.ratio < most:
         times.append(fit.ratio)
-    return any(_is_near(excess, n * start, (due, *parts)) for n in times)
+    return any(are_near(excess, n * start, due, *parts) for n in times)
 
 
 def _are_alike(evidence: Evidence, info: VariableInfo, step: int) -> bool:
@@ -123,11 +123,6 @@ def _find_copies(
     due = evidence.reference.get(key)
     parts = [densify(value) for value in evidence.observed.get_replicas(key)]
     return None if due is None else densify(due), parts
-
-
-def _is_near(value: Array, due: Array, held: Sequence[Array]) -> bool:
-    size = max(map(measure_size, held))
-    return measure_size(np.asarray(value - due)) <= SAME * size
 
 
 def _holds_copies(

@@ -68,6 +68,35 @@ def test_a_program_that_is_right_goes_astray_nowhere() -> None:
     assert starts_right(inside, 0)
 
 
+@pytest.mark.parametrize("odd", [np.inf, np.nan, 1e9])
+def test_what_only_replicas_have_that_is_not_finite_is_named(odd: float) -> None:
+    def overflow(rows: Any) -> Any:
+        made = np.exp(rows)
+        made[0, 0] = odd
+        return made
+
+    program = Program()
+    program.give()
+    program.compute("made", "Exp", ["rows"], np.exp, replica=overflow)
+    program.compute("loss", "Sum", ["made"], share)
+    (found,) = find_astray(program.end("loss"), 0)
+    assert found.made.name == "made"
+
+
+def test_what_one_device_has_not_finite_either_is_right() -> None:
+    """As elements that a mask leaves out."""
+
+    def mask(rows: Any) -> Any:
+        return np.where(rows > 0, rows, -np.inf)
+
+    program = Program()
+    program.give()
+    program.compute("masked", "Select", ["rows"], mask)
+    program.compute("made", "Exp", ["masked"], np.exp)
+    program.compute("loss", "Sum", ["made"], share)
+    assert find_astray(program.end("loss"), 0) == ()
+
+
 def test_a_mean_of_the_own_examples_is_named_and_not_what_follows_from_it() -> None:
     inside = build(own=True).end("loss")
     (found,) = find_astray(inside, 0)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, fit_common_ratio, fit_ratio
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.ratio import are_near, fit_common_ratio, fit_ratio
+from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE
@@ -46,7 +46,7 @@ def find_parts(context: Context, case: Pair) -> WrongSum | None:
     wrong = tuple(
         replica
         for replica, (seen, expected) in enumerate(zip(case.terms, due, strict=True))
-        if not _are_near(seen, expected)
+        if not are_near(seen, expected)
     )
     if not 0 < len(wrong) < len(due):
         return None
@@ -122,8 +122,3 @@ def _fit_scale(context: Context, case: Pair) -> float:
     sizes = [np.zeros(()) if value is None else densify(value) for value in raw]
     fit = fit_ratio(np.stack(case.terms), np.stack(sizes))
     return 1.0 if fit is None else fit.ratio
-
-
-def _are_near(seen: Array, due: Array) -> bool:
-    size = max(measure_size(seen), measure_size(due))
-    return bool(np.all(np.abs(seen - due) <= SAME * size))

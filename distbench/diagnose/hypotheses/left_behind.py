@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, are_equal, densify, measure_size
+from distbench.compare.ratio import are_near
+from distbench.compare.values import Array, are_equal, densify
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.alone import find_parts
 from distbench.diagnose.names import name_replicas
@@ -133,13 +133,6 @@ def _find_behind(
             seen, due = observed.get(key), reference.get(key)
             if seen is None or due is None:
                 continue
-            if not _are_near(densify(seen), densify(due)):
+            if not are_near(densify(seen), densify(due)):
                 found.setdefault(replica, []).append(path)
     return found if len(found) < context.replicas else {}
-
-
-def _are_near(seen: Array, due: Array) -> bool:
-    if seen.shape != due.shape:
-        return False
-    size = max(measure_size(seen), measure_size(due))
-    return measure_size(seen - due) <= SAME * size

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.ratio import SAME
+from distbench.compare.ratio import are_near
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, find_tolerance
 from distbench.diagnose.hypotheses.decay_in_sums import (
@@ -80,7 +80,7 @@ def _are_draws(additions: Sequence[Addition], n: int) -> bool:
         if not np.any(rest) or measure_size(rest) > _MOST_SPREADS * n * unit:
             return False
         # Replicas hold a sum alike, and each step may draw by the same seed.
-        if not any(_are_alike(rest / unit, known) for known in added):
+        if not any(are_near(rest / unit, known, rest / unit) for known in added):
             added.append(rest / unit)
             totals.append(total / (measure_size(total) or 1.0))
     left, right = (
@@ -89,10 +89,3 @@ def _are_draws(additions: Sequence[Addition], n: int) -> bool:
     size = float(np.linalg.norm(left) * np.linalg.norm(right))
     related = abs(float(np.sum(left * right))) / size if size else 0.0
     return left.size >= _ENOUGH and related * np.sqrt(left.size) <= _MOST_ERRORS
-
-
-def _are_alike(left: Array, right: Array) -> bool:
-    """Whether they are the same numbers, but for rounding."""
-    if left.shape != right.shape:
-        return False
-    return measure_size(left - right) <= SAME * measure_size(left)

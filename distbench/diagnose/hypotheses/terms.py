@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, are_alike
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.ratio import SAME, are_alike, are_near
+from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import Row, add_weighted, fit_weights
 from distbench.trace import WHOLE, SparseRows, Trace, Value
@@ -104,10 +104,8 @@ def _are_near(value: Value, other: Value | None) -> bool:
     """Whether dense gradients are alike; of rows that says little."""
     if other is None or isinstance(value, SparseRows) or isinstance(other, SparseRows):
         return False
-    whole, shard = densify(value), densify(other)
-    if whole.shape != shard.shape:
-        return False
-    return measure_size(whole - shard) <= SAME * measure_size(whole)
+    whole = densify(value)
+    return are_near(whole, densify(other), whole)
 
 
 def _snap(factor: float, replicas: int) -> float:

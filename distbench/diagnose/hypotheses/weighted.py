@@ -10,8 +10,8 @@ import numpy as np
 
 from distbench.compare.nature import Nature
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_alike, are_means_by_size
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.ratio import SAME, are_alike, are_means_by_size, are_near
+from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import (
     Row,
@@ -169,18 +169,13 @@ def _predict_means(
             )
         ]
         made = add_weighted(shares[own] - rest, found) + add_weighted(rest, terms)
-        if measure_size(made - case.expected) <= SAME * _measure(case.expected, found):
+        if are_near(made, case.expected, case.expected, *found):
             return np.asarray(np.sum(case.terms, axis=0))
     return None
 
 
 def _is_made_of(due: Array, weights: Array, terms: Sequence[Array]) -> bool:
-    rest = add_weighted(weights, terms) - due
-    return measure_size(rest) <= SAME * _measure(due, terms)
-
-
-def _measure(due: Array, terms: Sequence[Array]) -> float:
-    return max(map(measure_size, (due, *terms)))
+    return are_near(add_weighted(weights, terms), due, due, *terms)
 
 
 def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
