@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.errors import BadInputError
+from distbench.trace.owners import rename_owner
 from distbench.trace.shelf import Shelved
 from distbench.trace.values import SparseRows as SparseRows
 from distbench.trace.values import Value as Value
@@ -192,15 +193,9 @@ class VariableInfo:
     def kind(self) -> str:
         """What an optimizer calls a slot: its path, with `*` for its variable's.
 
-        That is one place, and whole parts of the path if it is among them: a short
-        path, as `m`, is a piece of other words too.
+        That is one place: see `rename_owner`.
         """
-        if not self.of:
-            return self.path
-        whole, of = f"/{self.path}/", f"/{self.of}/"
-        if of in whole:
-            return whole.replace(of, "/*/", 1)[1:-1]
-        return self.path.replace(self.of, "*", 1)
+        return rename_owner(self.path, self.of, "*") if self.of else self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from distbench.trace import VariableInfo
+from distbench.trace.owners import rename_owner
 
 _Key = tuple[object, ...]
 
@@ -77,7 +78,7 @@ def pair_runs(
     renamed = {}
     for info in ours:
         owner = found.get(info.of, info.of)
-        path = _rename_owner(info.path, info.of, owner)
+        path = rename_owner(info.path, info.of, owner) if info.of else info.path
         renamed[path] = info.path
         found[info.path] = found.get(info.path, path)
     again = [
@@ -87,10 +88,3 @@ def pair_runs(
     for path, other in pair_names(again, theirs).items():
         found[renamed.get(path, path)] = other
     return {path: other for path, other in found.items() if path != other}
-
-
-def _rename_owner(path: str, old: str, new: str) -> str:
-    """A slot's path after its variable got another; Keras 3 makes one part of it."""
-    if not old or old == new:
-        return path
-    return path.replace(old, new).replace(old.replace("/", "_"), new.replace("/", "_"))

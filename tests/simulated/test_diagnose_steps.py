@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 from gradient_values import to_array
@@ -12,6 +12,8 @@ from training_simulator import BIAS, TRAINED, Fault, observe
 from wrong_steps import add_state, repeat
 
 from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence, Fed
+from distbench.trace import Trace
 
 
 @pytest.mark.parametrize("times", [2, 5, 6])
@@ -85,6 +87,40 @@ def test_a_step_that_takes_its_new_slot_otherwise_is_told(again, code, words):
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase, finding.step) == (code, "variable", 0)
     assert f"{words} what it should of the slot 'momentum/*'" in finding.explanation
+
+
+def rename_slots(part):
+    """Slots by the paths that Keras 3 gives them, in all traces of a run."""
+
+    def rename(path):
+        owner = path.removeprefix("momentum/")
+        return path if owner == path else f"adam/{owner.replace('/', '_')}_momentum"
+
+    if isinstance(part, Trace):
+        values = {
+            replace(key, variable=rename(key.variable)): value
+            for key, value in part.values.items()
+        }
+        infos = tuple(replace(i, path=rename(i.path)) for i in part.variables)
+        return replace(part, values=values, variables=infos)
+    if isinstance(part, tuple):
+        return tuple(map(rename_slots, part))
+    if isinstance(part, dict):
+        return {name: rename_slots(one) for name, one in part.items()}
+    if isinstance(part, (Evidence, Fed)):
+        names = [field.name for field in fields(part)]
+        return replace(part, **{n: rename_slots(getattr(part, n)) for n in names})
+    return part
+
+
+def test_slots_are_found_by_their_variable_whatever_their_paths():
+    def update(new, old, gradients, run):
+        return replace(run.rule, again=2).update(old, gradients)
+
+    evidence = observe(Fault(update=update), rule=LooksAhead(), steps=3)
+    (finding,) = judge(rename_slots(evidence)).findings
+    assert (finding.code, finding.phase) == ("momentum-repeated", "variable")
+    assert "what it should of the slot 'adam/*_momentum'" in finding.explanation
 
 
 @pytest.mark.parametrize("rule", [MOMENTUM, LooksAhead()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distbench.trace import VariableInfo
-from distbench.trace.naming import pair_names
+from distbench.trace.naming import pair_names, pair_runs
 
 
 def make(path: str, of: str = "", role: str = "slot", shape: tuple[int, ...] = (3,)):
@@ -53,3 +53,26 @@ def test_what_is_something_else_is_not_paired(other):
 def test_variables_of_the_model_keep_their_paths():
     ours, theirs = make("a/w", role="variable"), make("b/w", role="variable")
     assert pair_names([ours], [theirs]) == {}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "slot"),
+    [
+        ("w", "w_1", "momentum/{}"),
+        ("m", "m_1", "momentum/{}"),
+        ("m", "n", "{}/momentum"),
+        ("dense/kernel", "dense_1/kernel", "momentum/{}"),
+        ("dense/kernel", "dense_1/kernel", "adam/{}_momentum"),
+    ],
+)
+def test_a_slot_is_renamed_with_its_variable(ours, theirs, slot):
+    """That of Keras 3 is one part of a path."""
+
+    def name(path):
+        return slot.format(path if slot.endswith("/{}") else path.replace("/", "_"))
+
+    def list_both(path):
+        return [make(path, role="variable"), make(name(path), of=path)]
+
+    paired = pair_runs(list_both(ours), list_both(theirs))
+    assert paired == {ours: theirs, name(ours): name(theirs)}

@@ -154,7 +154,13 @@ def _find_slot(
     context: Context, kind: str, case: Pair, *, before: bool = False
 ) -> Array | None:
     """A variable's slot as the step left it, or as it was before."""
-    path = kind.replace("*", case.key.variable)
+    slots = context.work_out(
+        "slots by kind",
+        lambda: {(info.of, info.kind): path for path, info in context.infos.items()},
+    )
+    path = slots.get((case.key.variable, kind))
+    if path is None:
+        return None
     value = (
         context.evidence.get_before(case.key.step, "slot", path)
         if before
