@@ -19,6 +19,9 @@ Other = TypeVar("Other")
 class SparseRows:
     """A sparse gradient as it was seen, rows neither sorted nor added up.
 
+    Rows that the variable does not have count for nothing, as TensorFlow drops them on
+    some devices.
+
     Attributes:
         indices: int64 [k], row numbers, repeated where a row occurs several times.
         values: [k, ...], one slice for each index.
@@ -32,12 +35,18 @@ class SparseRows:
     def to_dense(self) -> npt.NDArray[np.float64]:
         """The dense gradient in float64, repeated rows added up."""
         dense = np.zeros(self.shape, np.float64)
-        np.add.at(dense, self.indices, self.values.astype(np.float64))
+        inside = self._find_inside()
+        values = self.values[inside].astype(np.float64)
+        np.add.at(dense, self.indices[inside], values)
         return dense
 
     def count_rows(self) -> npt.NDArray[np.int64]:
         """How often each row occurs: int64 [rows]."""
-        return np.bincount(self.indices, minlength=self.shape[0]).astype(np.int64)
+        rows = self.indices[self._find_inside()]
+        return np.bincount(rows, minlength=self.shape[0]).astype(np.int64)
+
+    def _find_inside(self) -> npt.NDArray[np.bool_]:
+        return (self.indices >= 0) & (self.indices < self.shape[0])
 
     def list_layers(self) -> tuple[SparseRows, ...]:
         """The first slices of all rows, the second ones, and so on."""

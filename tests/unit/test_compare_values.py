@@ -44,6 +44,17 @@ def test_sparse_values_are_added_up_row_by_row():
     assert aligned.counts.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("row", [-1, 3, 5])
+def test_rows_that_a_variable_does_not_have_count_for_nothing(row):
+    value = SparseRows(
+        indices=np.array([0, row]), values=np.ones((2, 2), np.float32), shape=(3, 2)
+    )
+    assert value.to_dense().tolist() == [[1, 1], [0, 0], [0, 0]]
+    assert value.count_rows().tolist() == [1, 0, 0]
+    (aligned,) = align_values([value])
+    assert aligned.total.tolist() == [[1, 1]]
+
+
 def test_sparse_values_share_their_rows():
     other = SparseRows(
         indices=np.array([7], np.int64),
