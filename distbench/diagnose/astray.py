@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.bounds import find_roundoff
 from distbench.compare.intermediates import Astray, find_astray
 from distbench.compare.paired import Array, join_rows
 from distbench.compare.ratio import SAME, are_alike, fit_common_ratio
+from distbench.compare.values import name_value
 from distbench.diagnose.context import Context
 from distbench.evidence import Inside
 from distbench.trace import COMPUTED
@@ -145,10 +147,14 @@ def _find_worst(whole: Array, parts: Sequence[Array]) -> tuple[np.intp, ...]:
 
 def find_times(found: Sequence[Astray]) -> float | None:
     """How many times what one device has all replicas have, if that is all there is."""
-    pairs = [(one.parts[0].astype(np.float64), one.whole) for one in found]
+    pairs = [
+        (one.parts[0].astype(np.float64), one.whole.astype(np.float64)) for one in found
+    ]
     if not all(one.is_alike and one.of_one is None for one in found):
         return None
     if any(part.shape != whole.shape for part, whole in pairs):
         return None
     fit = fit_common_ratio(pairs)
-    return None if fit is None or fit.residual_share > SAME else fit.ratio
+    # Of a narrow dtype a multiple is rounded as well.
+    lost = max([SAME, *(find_roundoff(name_value(one.parts[0])) for one in found)])
+    return None if fit is None or fit.residual_share > lost else fit.ratio

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from exchanging import note
@@ -13,9 +14,15 @@ from grouped_losses import by_statistics
 from grouped_training import Simulator
 from inside_runs import ROWS, Program
 
-from distbench.diagnose.astray import describe_own
+from distbench.compare.intermediates import find_astray
+from distbench.compare.measure import Margin
+from distbench.compare.pair import GLOBAL, Pair
+from distbench.diagnose.astray import describe_own, find_times
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypotheses.astray import explain_by_own_value
 from distbench.diagnose.judge import judge
 from distbench.evidence import Inside
+from distbench.trace import TraceKey
 from distbench.verdict import Finding
 
 
@@ -43,6 +50,10 @@ def look(made: str = "Mean", join: Any = None) -> Inside:
     program.compute("bent", "Hypot", ["rows", name], np.hypot)
     program.compute("loss", "Sum", ["bent"], share)
     return program.end("loss")
+
+
+def lose(parts: Sequence[Any]) -> list[Any]:
+    return [0 * part for part in parts]
 
 
 def average(parts: Sequence[Any]) -> list[Any]:
@@ -84,6 +95,36 @@ def test_the_ratio_of_what_all_have_alike_is_told() -> None:
     finding = find(look("Sum", double))
     assert finding.ratio == pytest.approx(2, rel=1e-6)
     assert "2 times as much" in finding.explanation
+
+
+def test_what_all_have_0_times_is_a_multiple() -> None:
+    inside = look("Sum", lose)
+    evidence = note(Simulator(by_statistics).make_evidence(), "features")
+    case = Pair(
+        key=TraceKey(step=0, phase="loss"),
+        relation="reference",
+        against=GLOBAL,
+        observed=np.zeros(()),
+        expected=np.ones(()),
+        margin=Margin(),
+        dtype="float32",
+    )
+    looked = replace(evidence, inside=inside)
+    context = Context(evidence=looked, phase="loss", cases=(case,))
+    (found,) = explain_by_own_value(context)
+    assert (found.code, found.ratio) == ("scale-error", 0.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+@pytest.mark.parametrize("times", [0, 2, 3])
+def test_multiples_of_narrow_numbers_are_told_as_they_are(
+    dtype: Any, times: int
+) -> None:
+    whole = np.random.default_rng(0).normal(size=5000).astype(dtype)
+    part = (whole.astype(np.float32) * times).astype(dtype)
+    (seen,) = find_astray(look("Sum", double), 0)
+    one = replace(seen, whole=whole, parts=(part, part))
+    assert find_times([one]) == pytest.approx(times, rel=1e-3, abs=1e-12)
 
 
 def test_terms_that_are_own_means_are_not_scaled() -> None:

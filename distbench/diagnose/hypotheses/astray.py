@@ -31,7 +31,7 @@ def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
     if times is None and not (found and known):
         return
     yield Hypothesis(
-        code="scale-error" if times else _find_code(found, context.replicas),
+        code=(_find_code(found, context.replicas) if times is None else "scale-error"),
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=describe_astray(context),
         phase="loss",
