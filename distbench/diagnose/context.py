@@ -92,12 +92,10 @@ class Context:
 
         No collective does that: what all take part in comes out alike on all.
         """
-
-        def find() -> bool:
-            wrong = {case.key.at(WHOLE) for case in self.cases}
-            return any(key.at(WHOLE) in wrong for key in self.right)
-
-        return self.work_out("of some", find)
+        right = self.work_out(
+            ("places", self.right), lambda: {key.at(WHOLE) for key in self.right}
+        )
+        return any(case.key.at(WHOLE) in right for case in self.cases)
 
     @property
     def calls(self) -> range:

@@ -266,3 +266,18 @@ def test_a_factor_of_some_gradients_is_not_said_of_the_loss() -> None:
     assert (factor.code, factor.phase) == ("scale-error", "local_gradient")
     (rest,) = (f for f in findings if f is not factor)
     assert (rest.code, rest.phase) == ("unexplained", "loss")
+
+
+def test_what_is_wrong_on_one_replica_alone_says_nothing_of_other_variables() -> None:
+    """No collective makes it; one that has N times a variable's sum does so on all."""
+
+    def spoil(values: Sequence[Value], replica: int) -> Any:
+        total = to_array(add_values(values))
+        noise = np.random.default_rng(5).normal(size=total.shape)
+        return total + noise.astype(np.float32) * (replica == 0)
+
+    fault = make_fault({KERNEL: double, HEAD: spoil})
+    findings = judge(observe(fault, replicas=3, steps=1)).findings
+    told = [(f.code, f.variables, f.replicas) for f in findings]
+    assert told[0] == ("double-reduction", (KERNEL,), (0, 1, 2))
+    assert told[1][1:] == ((HEAD,), (0,))
