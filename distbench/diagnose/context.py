@@ -355,6 +355,27 @@ def take_rows(value: Value, case: Pair) -> Array:
     return aligned.total[np.searchsorted(aligned.rows, rows)]
 
 
+def carry_rows(
+    value: Array, rows: Array | None, others: Array | None, shape: tuple[int, ...]
+) -> Array:
+    """What is known of some rows, in those of another step; 0 where it has others.
+
+    Args:
+        value: In the first rows.
+        rows: Their numbers; None for all of them.
+        others: Those of the other step.
+        shape: Shape of a value in these.
+    """
+    if rows is None and others is None:
+        return value
+    before = np.arange(len(value)) if rows is None else rows
+    now = np.arange(shape[0]) if others is None else others
+    carried = np.zeros(shape)
+    _, place, other = np.intersect1d(before, now, return_indices=True)
+    carried[other] = value[place]
+    return carried
+
+
 def find_shards(context: Context, case: Pair) -> tuple[Array, ...]:
     """What one device makes of each shard alone, in the rows of a case.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradient_values import add_up
+from gradient_values import add_up, add_values
 from training_simulator import BIAS, KERNEL, TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
@@ -26,14 +26,16 @@ def sum_up(clears: Callable[[int], bool]) -> Fault:
     def reduce(locals_: Any, step: int) -> Any:
         for path, total in add_up(locals_).items():
             is_new = clears(step) or path not in kept
-            kept[path] = total if is_new else kept[path] + total
+            kept[path] = total if is_new else add_values([kept[path], total])
         return [dict(kept) for _ in locals_]
 
     return Fault(reduce=reduce)
 
 
-def test_a_sum_that_is_never_cleared_is_told() -> None:
-    evidence = observe(sum_up(lambda _: False), replicas=3, sparse=False, steps=3)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_sum_that_is_never_cleared_is_told(sparse: bool) -> None:
+    """Also of slices, of which each step has other rows."""
+    evidence = observe(sum_up(lambda _: False), replicas=3, sparse=sparse, steps=3)
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.phase) == ("stale-gradient", "reduced_gradient")
     assert (finding.step, finding.replicas) == (1, (0, 1, 2))

@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.context import Context, Hypothesis, carry_rows, take_rows
 from distbench.trace import GRADIENTS, STATE, WHOLE, TraceKey
 
 UNCLEARED = (
@@ -72,8 +72,9 @@ def _find_due(
     key = replace(case.key, step=step)
     if key in wrong:
         due = wrong[key]
-        is_alike = due.expected.shape == case.expected.shape and due.rows is case.rows
-        return due.expected if is_alike else None
+        shape = case.expected.shape
+        found = carry_rows(due.expected, due.rows, case.rows, shape)
+        return found if found.shape == shape else None
     for trace, place in (
         (context.evidence.observed, key),
         (context.evidence.reference, key),

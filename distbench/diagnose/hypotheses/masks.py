@@ -11,7 +11,7 @@ import numpy as np
 from distbench.compare.ratio import fit_multiple
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, Source, list_sources
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.diagnose.context import Context, Hypothesis, carry_rows, find_tolerance
 from distbench.trace import TraceKey
 
 _CODE = "nonlinear-before-reduction"
@@ -36,7 +36,7 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
             if fed_back and last in kept_back:
                 rows, rests = kept_back[last]
                 terms = [
-                    term + _carry(rest, rows, case.rows, term.shape)
+                    term + carry_rows(rest, rows, case.rows, term.shape)
                     for term, rest in zip(terms, rests, strict=True)
                 ]
             nearest, parts = _find_nearest_subset(case.observed, terms)
@@ -143,20 +143,6 @@ def _find_factor(
     if np.all(kept | (whole == 0)):
         return 0.0
     return fit_multiple(handed[kept], whole[kept]) or 0.0
-
-
-def _carry(
-    rest: Array, rows: Array | None, others: Array | None, shape: tuple[int, ...]
-) -> Array:
-    """What is left of some rows, in those of another step; 0 where it has others."""
-    if rows is None and others is None:
-        return rest
-    before = np.arange(len(rest)) if rows is None else rows
-    now = np.arange(shape[0]) if others is None else others
-    carried = np.zeros(shape)
-    _, place, other = np.intersect1d(before, now, return_indices=True)
-    carried[other] = rest[place]
-    return carried
 
 
 def _find_nearest_subset(
