@@ -271,6 +271,17 @@ def test_leaving_nothing_out_is_no_cause():
     assert "out of the sum" not in first.explanation
 
 
+@pytest.mark.parametrize(
+    "way", [np.sign, lambda v: v * (np.abs(v) > np.median(abs(v)))]
+)
+def test_one_replica_alone_does_nothing_before_a_sum(way):
+    fault = Fault(reduce=each(lambda v: map_values(v, way)))
+    evidence = observe(fault, replicas=1, steps=1, sparse=False)
+    findings = judge(evidence).findings
+    assert findings
+    assert not any("every replica" in f.explanation for f in findings)
+
+
 def test_no_gradient_at_all_is_no_multiple_of_a_sign():
     evidence = observe(Fault(reduce=each(lambda v: map_values(v, np.zeros_like))))
     first = judge(evidence).findings[0]
@@ -285,8 +296,21 @@ def test_no_gradient_at_all_is_no_multiple_of_a_sign():
         ((0, 3, 0), "the median"),
         ((0, 1, 1, 1, 0), "a trimmed mean"),
         ((2, 0, 1), "a combination"),
+        ((0.7, 0.3), "a combination"),
+        ((0, 0.7, 0.3, 0), "a combination"),
+        ((0, 0.5, 0.5, 0), "the median"),
+        ((0, 0.7, 0), "a combination"),
     ],
-    ids=["extreme", "median", "trimmed", "combination"],
+    ids=[
+        "extreme",
+        "median",
+        "trimmed",
+        "combination",
+        "two-unlike",
+        "middle-unlike",
+        "middle-of-four",
+        "part-of-the-median",
+    ],
 )
 def test_what_weighs_the_ranks_of_elements_is_called_by_its_name(weights, name):
     def weigh(values):

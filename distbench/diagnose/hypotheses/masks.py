@@ -22,7 +22,7 @@ _MOST = 6
 def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
     """Every element is the sum over some of the replicas: top-k, or a random mask."""
     replicas = context.replicas
-    if context.phase not in ADDED or replicas > _MOST:
+    if context.phase not in ADDED or not 1 < replicas <= _MOST:
         return
     for words, fed_back in (("", False), (", and adds them to its next one", True)):
         predicted: dict[int, Array] = {}

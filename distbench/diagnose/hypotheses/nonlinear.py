@@ -36,7 +36,7 @@ _MOST_SPREADS = 5.0
 
 def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
     """Signs are added up: as they are, times a mean size, or times any factor."""
-    if context.phase not in ADDED:
+    if context.phase not in ADDED or context.replicas == 1:
         return
     sources = list_sources(context)
     for words, scale in (

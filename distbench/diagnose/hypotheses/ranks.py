@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, are_alike
+from distbench.compare.ratio import SAME, are_alike, are_same_factors
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, list_sources
 from distbench.diagnose.context import Context, Hypothesis
@@ -42,12 +42,11 @@ def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:
             continue
         if are_alike(weights):
             continue  # the order does not matter
-        size = np.max(np.abs(weights))
         numbers = name_weights(weights)
         yield Hypothesis(
             code="nonlinear-before-reduction",
             predicted=predict_rows(rows, weights),
-            detail=f"each element is {_name(np.abs(weights) > SAME * size)} of the "
+            detail=f"each element is {_name(np.asarray(weights))} of the "
             f"replicas' own: from the smallest {words} to the largest they weigh "
             f"{numbers}",
         )
@@ -58,14 +57,21 @@ def _sort(terms: Array, *, by_size: bool) -> tuple[Array, ...]:
     return tuple(np.take_along_axis(terms, order, axis=0))
 
 
-def _name(counts: Array) -> str:
-    """What it is called where only the ranks weigh anything of which it is true."""
-    kept = np.flatnonzero(counts)
+def _name(weights: Array) -> str:
+    """What it is called: the mean of some ranks, N times that, or their sum."""
+    count = len(weights)
+    kept = np.flatnonzero(np.abs(weights) > SAME * np.max(np.abs(weights)))
     first, last = int(kept[0]), int(kept[-1])
-    if first == last and first in (0, len(counts) - 1):
+    total = float(np.sum(weights))
+    is_mean = are_alike(weights[first : last + 1]) and any(
+        are_same_factors(total, times) for times in (1, count, len(kept))
+    )
+    if not is_mean:
+        return "a combination"
+    if first == last and first in (0, count - 1):
         return "an extreme"
-    if last - first <= 1 and first + last == len(counts) - 1:
+    if last - first <= 1 and first + last == count - 1:
         return "the median"
-    if first > 0 and last < len(counts) - 1:
+    if first > 0 and last < count - 1:
         return "a trimmed mean"
     return "a combination"
