@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.ratio import are_same_factors, fit_multiple
-from distbench.compare.values import Array, are_equal, densify
+from distbench.compare.ratio import SAME, are_same_factors, fit_multiple
+from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.diagnose.kept_late import list_keepers
 from distbench.diagnose.overflowed import is_decided_so
 from distbench.evidence import Evidence
@@ -96,6 +96,9 @@ def _is_multiple(errors: dict[Place, Array], others: dict[Place, Array]) -> bool
         return False
     left = np.concatenate([error.ravel() for error, _ in pairs])
     right = np.concatenate([other.ravel() for _, other in pairs])
+    # Of one number, or of equal copies of it, any other is a multiple.
+    if not right.size or np.ptp(right) <= SAME * measure_size(right):
+        return False
     return fit_multiple(left, right) is not None
 
 
