@@ -171,7 +171,9 @@ def find_start(context: Context, case: Pair) -> Array:
 def find_source(context: Context, case: Pair) -> str:
     """The variable whose gradient leads a state: its own, or that of a buffer."""
     fed = _find_fed(context) if context.phase in UPDATED else None
-    return (_find_owner(context, case, fed) if fed else "") or case.key.variable
+    shown = _find_owner(context, case, fed) if fed else ""
+    info = context.infos.get(case.key.variable)
+    return shown or (info.owner if info else case.key.variable)
 
 
 def _make_context(

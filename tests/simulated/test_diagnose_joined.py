@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,14 @@ from evidence_changes import change_evidence
 from gradient_values import Gradients, add_up, measure_all, scale, to_array
 from hidden_sums import feed, feed_combined, hide_sums
 from simulated_rule import Rule
-from training_simulator import TRAINED, Fault, observe
+from sum_pairs import make_sum_pair
+from training_simulator import KERNEL, TRAINED, Fault, observe
 
+from distbench.diagnose.context import Context
 from distbench.diagnose.judge import judge
 from distbench.diagnose.names import name_variables
+from distbench.diagnose.shown_sums import find_source
+from distbench.trace import Trace, VariableInfo
 from distbench.verdict import Status
 
 Measure = Callable[[Gradients], float]
@@ -179,6 +184,55 @@ def test_a_norm_that_is_summed_once_more_is_told_by_one_device(is_known: bool) -
         "double-reduction" if is_known else "hyperparameter-differs"
     )
     assert ("added up over the replicas once more" in finding.explanation) == is_known
+
+
+def test_a_size_of_all_is_told_where_one_variables_own_gradients_are_not_known() -> (
+    None
+):
+    def measure(gradients: Gradients) -> float:
+        return find_largest({p: g for p, g in gradients.items() if p != KERNEL})
+
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        size = sum(map(measure, locals_))
+        return [divide(add_up(locals_), size) for _ in locals_]
+
+    def alone(gradients: Gradients) -> Gradients:
+        return divide(gradients, measure(gradients))
+
+    def hide(trace: Trace) -> Trace:
+        values = {
+            key: value
+            for key, value in trace.values.items()
+            if (key.phase, key.variable) != ("local_gradient", KERNEL)
+        }
+        return replace(trace, values=values)
+
+    fault = Fault(reduce=reduce)
+    seen = observe(fault, replicas=3, steps=3, alone=alone, sparse=False)
+    evidence = change_evidence(
+        seen,
+        observed=hide(seen.observed),
+        reference=hide(seen.reference),
+        twins=tuple(map(hide, seen.twins)),
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "nonlinear-before-reduction"
+    told = "is the sum of the replicas' own largest elements"
+    assert told in finding.explanation
+
+
+@pytest.mark.parametrize("of", [KERNEL, ""])
+def test_a_slot_of_a_variable_is_led_by_its_gradient(of: str) -> None:
+    evidence = observe(rule=Rule(name="momentum"), replicas=2, steps=1)
+    path = f"momentum/{KERNEL}"
+    info = VariableInfo(path=path, role="slot", shape=(2,), dtype="float32", of=of)
+    observed = replace(evidence.observed, variables=(info,))
+    case = replace(make_sum_pair(0, np.ones(2), [np.ones(2)] * 2), relation="follows")
+    case = replace(case, key=replace(case.key, phase="slot", variable=path))
+    context = Context(
+        evidence=replace(evidence, observed=observed), phase="slot", cases=(case,)
+    )
+    assert find_source(context, case) == (of or path)
 
 
 def test_the_norm_of_the_sum_is_right() -> None:

@@ -61,7 +61,7 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
         sizes = [_measure(context, context.cases[n], size, of_all) for n in ratios]
         found = [one for one in sizes if one is not None]
         if len(found) < len(ratios):
-            return
+            continue
         whole = np.array([of_sum for _, of_sum in found])
         of_what = "all gradients" if of_all else "each variable's gradient"
         for (made, join), power in itertools.product(ways, (1, 2)):
