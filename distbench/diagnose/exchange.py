@@ -177,7 +177,7 @@ def tell_lost_gradient(
         or context.evidence.probes.keys() & {"rounded-0"}
     ):
         return tuple(causes)
-    lost = [cause for cause in causes if cause.code in ("unexplained", "scale-error")]
+    lost = [cause for cause in causes if is_vague(cause)]
     told = replace(
         lost[0],
         code="unexplained",

@@ -11,10 +11,12 @@ from exchanging import Exchanging, note
 from grouped_losses import Batch, Compute, by_statistics
 from grouped_training import Simulator
 
+from distbench.compare.measure import Margin
+from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose import stages
 from distbench.diagnose.context import Context
-from distbench.diagnose.exchange import join_factors
-from distbench.diagnose.explain import Explained
+from distbench.diagnose.exchange import join_factors, tell_lost_gradient
+from distbench.diagnose.explain import Explained, explain_all
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Value
@@ -172,6 +174,36 @@ def test_factors_that_are_near_are_no_findings_of_their_own() -> None:
     assert join(near) == ["scale-error"]
     exact = replace(near, confidence=1.0)
     assert sorted(join(exact, other)) == ["scale-error", "unexplained"]
+
+
+def test_a_factor_that_explains_all_is_no_part_of_what_a_tape_lost() -> None:
+    evidence = note(Exchanging(bent=slice(2, 11)).make_evidence(), "features")
+    key = TraceKey(step=0, phase="local_gradient", variable="theta")
+    pairs = tuple(
+        Pair(
+            key=replace(key, step=step),
+            relation="total",
+            against=GLOBAL,
+            observed=np.ones(2),
+            expected=np.zeros(2),
+            margin=Margin(),
+            dtype="float32",
+        )
+        for step in range(evidence.reference.steps)
+    )
+    context = Context(evidence=evidence, phase="local_gradient", cases=pairs)
+    exact, odd, open_one = (
+        replace(explain_all(context, code, code, confidence), cases=pairs[:1])
+        for code, confidence in (
+            ("scale-error", 1.0),
+            ("scale-error", 0.6),
+            ("unexplained", 0.0),
+        )
+    )
+    told, *others = tell_lost_gradient(context, (exact, odd, open_one))
+    assert "constant to its tape" in told.detail
+    assert len(told.cases) == 2
+    assert others == [exact]
 
 
 class InHalves(Exchanging):
