@@ -15,7 +15,7 @@ import numpy as np
 from distbench.compare.bounds import find_t_quantile
 from distbench.compare.noise import Noise
 from distbench.compare.pull import Pull, apply_pull, fit_pull, tells_pull
-from distbench.compare.ratio import SAME
+from distbench.compare.ratio import SAME, share_by_size
 from distbench.compare.values import Array, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
@@ -146,7 +146,7 @@ def find_limit(
         for p in once
     )
     sizes = evidence.reference.shards
-    is_mean = _is_nearer(whole, shards, [n / max(1, sum(sizes)) for n in sizes])
+    is_mean = _is_nearer(whole, shards, share_by_size(sizes))
     return "mean" if rests and is_mean else None
 
 
@@ -228,7 +228,7 @@ def _repeat_largest(
     return list_repeated(evidence, shards[replica], replica, step)
 
 
-def _is_nearer(whole: Places, shards: list[Places], weights: list[float]) -> bool:
+def _is_nearer(whole: Places, shards: list[Places], weights: Sequence[float]) -> bool:
     """Whether the whole is nearer to a weighted sum of its shards than to their sum."""
 
     def measure(factors: Sequence[float]) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from distbench.compare.copies import are_same
 from distbench.compare.pair import Pair
-from distbench.compare.values import are_equal, densify
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 
@@ -50,7 +50,7 @@ def _has_part(alone: Trace, reference: Trace, key: TraceKey) -> bool:
     whole, found = reference.get(key), alone.get_replicas(key)
     if whole is None or not found:
         return True
-    return not all(are_equal(densify(v), densify(whole)) for v in found)
+    return not all(are_same(v, whole) for v in found)
 
 
 def find_unled(evidence: Evidence) -> frozenset[str]:
@@ -84,11 +84,7 @@ def is_unmoved(evidence: Evidence, key: TraceKey) -> bool:
     replay = evidence.fed.replays.get("reduced_gradient")
     value = None if replay is None else replay.get(key)
     due = evidence.reference.get(key.at(WHOLE))
-    return (
-        value is not None
-        and due is not None
-        and are_equal(densify(value), densify(due))
-    )
+    return value is not None and due is not None and are_same(value, due)
 
 
 def is_number(info: VariableInfo) -> bool:

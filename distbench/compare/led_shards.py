@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.measure import Margin, measure_error
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import share_by_size
 from distbench.compare.values import Array, densify
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, TraceKey, VariableInfo
@@ -174,4 +175,4 @@ def is_read_first(info: VariableInfo) -> bool:
 def weigh_by_size(evidence: Evidence, led: Led) -> list[float]:
     """The share of the batch's examples that each shard has."""
     sizes = evidence.reference.get_shards(led.key.step)
-    return [size / max(1, sum(sizes)) for size in sizes]
+    return list(share_by_size(sizes))

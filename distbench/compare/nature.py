@@ -30,7 +30,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.other_terms import has_both_kinds
 from distbench.compare.parts import join_parts, split_parts
 from distbench.compare.pull import Pull
-from distbench.compare.ratio import SAME, are_means_by_size
+from distbench.compare.ratio import SAME, are_means_by_size, share_by_size
 from distbench.compare.swapped import is_led_by_count
 from distbench.compare.values import Array, measure_size
 from distbench.evidence import Evidence
@@ -77,7 +77,7 @@ class Nature:
         """
         if self.get_kind(phase) != "mean":
             return (1.0,) * len(sizes)
-        return tuple(size / max(1, sum(sizes)) for size in sizes)
+        return share_by_size(sizes)
 
 
 def find_nature(evidence: Evidence, noise: Noise) -> Nature:
@@ -205,7 +205,7 @@ def is_grouped_throughout(evidence: Evidence, noise: Noise) -> bool:
     whole, shards, _ = found
     margins = find_margins(noise, whole, 0)
     sizes = evidence.reference.shards
-    by_size = [size / max(1, sum(sizes)) for size in sizes]
+    by_size = share_by_size(sizes)
     for place, margin in margins.items():
         one: Places = {place: whole[place]}
         parts: list[Places] = [{place: s[place]} for s in shards]
@@ -271,7 +271,7 @@ def _is_free_of_groups(
 
 def _make_up(
     whole: Places, shards: list[Places], agree: Callable[[Places, Places], bool]
-) -> list[float] | None:
+) -> Sequence[float] | None:
     """Weights with which shards make up the whole; None where none do."""
     fitted = _fit(whole, shards)
     return fitted if fitted and agree(whole, _add(shards, fitted)) else None
@@ -325,7 +325,7 @@ def _agree(left: Places, right: Places, margins: Margins, shards: int) -> bool:
     )
 
 
-def _add(parts: list[Places], weights: list[float]) -> Places:
+def _add(parts: list[Places], weights: Sequence[float]) -> Places:
     return {
         place: np.asarray(
             sum(w * part[place] for w, part in zip(weights, parts, strict=True))
@@ -334,7 +334,7 @@ def _add(parts: list[Places], weights: list[float]) -> Places:
     }
 
 
-def _fit(whole: Places, shards: list[Places]) -> list[float] | None:
+def _fit(whole: Places, shards: list[Places]) -> Sequence[float] | None:
     """One weight for each shard; None unless there is far more to fit than weights."""
     stacked = stack_scaled(
         (array, [shard[place] for shard in shards], size)

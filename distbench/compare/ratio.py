@@ -121,6 +121,15 @@ def are_near(left: Array, right: Array, *sizes: Array, share: float = SAME) -> b
     return bool(np.all(measure_errors(left, right) <= limit))
 
 
+def share_by_size(sizes: Sequence[int]) -> tuple[float, ...]:
+    """The part n_r/G of the examples that each shard has; of no examples 0.
+
+    Args:
+        sizes: Numbers of examples, by replica.
+    """
+    return tuple(size / max(1, sum(sizes)) for size in sizes)
+
+
 def are_means_by_size(weights: Sequence[float] | Array, sizes: Sequence[int]) -> bool:
     """Whether shards have means times their part of the examples, m_r n_r/G.
 
@@ -131,5 +140,4 @@ def are_means_by_size(weights: Sequence[float] | Array, sizes: Sequence[int]) ->
         weights: What each shard counts, [replicas].
         sizes: Their numbers of examples.
     """
-    parts = np.asarray(sizes, np.float64) / max(1, sum(sizes))
-    return bool(abs(np.dot(weights, parts) - 1) <= SAME / 10)
+    return bool(abs(np.dot(weights, share_by_size(sizes)) - 1) <= SAME / 10)

@@ -14,6 +14,7 @@ from distbench.compare.nature import Nature
 from distbench.compare.parts import split_parts
 from distbench.compare.past_sum import find_settled, measure_slack
 from distbench.compare.pull import apply_pull, tells_pull
+from distbench.compare.ratio import share_by_size
 from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.evidence import Evidence, Measure
 from distbench.trace import (
@@ -208,7 +209,7 @@ def _weigh_terms(evidence: Evidence, key: TraceKey, value: Value) -> Value:
     sizes = evidence.reference.get_shards(key.step)
     own = parts[key.replica]
     apart = max(measure_size(part.mean - own.mean) for part in parts)
-    share = sizes[key.replica] / max(1, sum(sizes))
+    share = share_by_size(sizes)[key.replica]
     if apart <= _NEAR * measure_size(own.mean):
         share = 1 / len(parts)
     return np.asarray(own.total + share * own.mean)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Literal
 
 from distbench.compare.comparison import Comparison
+from distbench.compare.copies import are_same
 from distbench.compare.pair import TOLD
-from distbench.compare.values import are_equal, densify
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, Phase, Trace
 
@@ -99,7 +99,7 @@ def find_uncompared(
 def _is_trained(observed: Trace, path: str) -> bool:
     for key, value in observed.select(phase="variable", variable=path):
         start = observed.get(replace(key, step=INITIAL))
-        if start is None or not are_equal(densify(value), densify(start)):
+        if start is None or not are_same(value, start):
             return True
     return False
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from distbench.compare.copies import are_same
 from distbench.compare.ratio import SAME, are_same_factors, fit_multiple
-from distbench.compare.values import Array, are_equal, densify, measure_size
+from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.kept_late import list_keepers
 from distbench.diagnose.overflowed import is_decided_so
 from distbench.evidence import Evidence
@@ -55,8 +56,7 @@ def _is_untouched(found: Finding, corrected: Evidence, seen: Evidence) -> bool:
         if key.phase in STATE and key.variable in found.variables
     ]
     return bool(pairs) and all(
-        before is not None and are_equal(densify(value), densify(before))
-        for value, before in pairs
+        before is not None and are_same(value, before) for value, before in pairs
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distbench.compare.comparison import Judged
-from distbench.compare.values import are_equal, densify
+from distbench.compare.copies import are_same
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, STATE, Trace
 
@@ -39,8 +39,7 @@ def _took_turns(turns: Trace, observed: Trace, step: int) -> bool:
     left = [item for phase in STATE for item in turns.select(step=step, phase=phase)]
     seen = [(value, observed.get(key)) for key, value in left]
     return bool(seen) and all(
-        other is not None and are_equal(densify(value), densify(other))
-        for value, other in seen
+        other is not None and are_same(value, other) for value, other in seen
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME
+from distbench.compare.ratio import SAME, share_by_size
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import add_weighted
@@ -55,8 +55,7 @@ def _is_mean(context: Context) -> bool:
     if met is None:
         return False
     for _, case in context.list_cases():
-        sizes = context.get_shards(case)
-        shares = [size / max(1, sum(sizes)) for size in sizes]
+        shares = share_by_size(context.get_shards(case))
         due = _predict(context, met, case, shares)
         size = measure_size(case.expected)
         if due is None or measure_size(due - case.expected) > SAME * size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import share_by_size
 from distbench.compare.shards import find_shares
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_shards, take_rows
@@ -112,7 +113,7 @@ def _list_weights(
     """What shards may count: once, by their sizes, evenly, or by a count over all."""
     found: list[Sequence[float]] = [
         (1.0,) * len(sizes),
-        tuple(size / max(1, sum(sizes)) for size in sizes),
+        share_by_size(sizes),
         (1 / len(sizes),) * len(sizes),
     ]
     return found if shares is None else [*found, shares]

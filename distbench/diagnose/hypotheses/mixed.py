@@ -8,6 +8,7 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.parts import split_parts
+from distbench.compare.ratio import share_by_size
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.trace import WHOLE
@@ -62,10 +63,9 @@ def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
 def _list_parts(context: Context, case: Pair) -> tuple[Part, ...]:
     """The parts of all shards, or of a replica's own; empty if they are not known."""
     found = split_parts(context.evidence, case.key)
-    sizes = context.get_shards(case)
+    shares = share_by_size(context.get_shards(case))
     parts: list[Part] = []
-    for part, size in zip(found, sizes, strict=True) if found else ():
-        share = size / max(1, sum(sizes))
+    for part, share in zip(found, shares, strict=True) if found else ():
         total, mean = take_rows(part.total, case), take_rows(part.mean, case)
         if context.evidence.measure.shards_known:
             # What the replicas have to compute: their means are shares by now.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from distbench.compare.values import are_equal, densify
+from distbench.compare.copies import are_same
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.trace import UPDATED, Trace
 
@@ -37,7 +37,7 @@ def _is_right(context: Context) -> bool:
     if once is None:
         return False
     return all(
-        (due := once.get(key)) is None or are_equal(densify(value), densify(due))
+        (due := once.get(key)) is None or are_same(value, due)
         for key, value in context.evidence.observed.select(phase="iterations")
     )
 
@@ -52,6 +52,6 @@ def _changes_right(context: Context, trace: Trace) -> bool:
         if value is None or due is None:
             continue
         # One device computed both of them from the same numbers by the same ops.
-        if not are_equal(densify(value), densify(due)):
+        if not are_same(value, due):
             return True
     return False

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
+from distbench.compare.copies import are_same
 from distbench.compare.leading import is_number
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
@@ -178,7 +179,7 @@ def _differs(context: Context, step: int, phase: Phase) -> bool:
 
 
 def _is_same(left: Value, right: Value | None) -> bool:
-    return right is not None and are_equal(densify(left), densify(right))
+    return right is not None and are_same(left, right)
 
 
 def _stood_still(context: Context, case: Pair, replica: int) -> bool:

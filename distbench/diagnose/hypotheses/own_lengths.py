@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from distbench.compare.values import Array, are_equal, densify
+from distbench.compare.copies import are_same
+from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.fit import fit_weights, list_step_errors, predict_cases
 from distbench.trace import WHOLE, TraceKey
@@ -70,11 +71,7 @@ def _moves(context: Context, key: TraceKey) -> bool:
     """Whether one device changes a variable in a step."""
     before = context.evidence.get_before(key.step, key.phase, key.variable)
     after = context.evidence.reference.get(key.at(WHOLE))
-    return (
-        before is not None
-        and after is not None
-        and not are_equal(densify(before), densify(after))
-    )
+    return before is not None and after is not None and not are_same(before, after)
 
 
 def _differ(lengths: Lengths, by: int) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import share_by_size
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, find_rounding, take_rows
 from distbench.trace import WHOLE, SparseRows
@@ -50,7 +51,7 @@ def _find_due(context: Context, case: Pair) -> tuple[SparseRows, ...]:
     shards = reference.get_replicas(case.key) if case.key.replica == WHOLE else ()
     sizes = context.get_shards(case)
     # Each alone is its share of a sum, or a mean of its own.
-    for weights in ([1.0] * len(sizes), [n / max(1, sum(sizes)) for n in sizes]):
+    for weights in ([1.0] * len(sizes), share_by_size(sizes)):
         parts = tuple(
             replace(shard, values=weight * np.asarray(shard.values, np.float64))
             for shard, weight in zip(shards, weights, strict=False)

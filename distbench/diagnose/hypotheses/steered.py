@@ -15,6 +15,7 @@ import numpy as np
 
 from distbench.compare.leading import shows_gradients
 from distbench.compare.pair import Pair
+from distbench.compare.ratio import share_by_size
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import (
     Context,
@@ -154,7 +155,7 @@ def _take_shards(
         value = context.evidence.reference.get(key)
         if value is not None and key.replica != WHOLE:
             sizes = context.get_shards(case)
-            part = sizes[key.replica] / max(1, sum(sizes))
+            part = share_by_size(sizes)[key.replica]
             taken[number] = take_rows(value, case), part if is_mean else 1.0
     return taken
 

@@ -10,7 +10,13 @@ import numpy as np
 
 from distbench.compare.nature import Nature
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_alike, are_means_by_size, are_near
+from distbench.compare.ratio import (
+    SAME,
+    are_alike,
+    are_means_by_size,
+    are_near,
+    share_by_size,
+)
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, find_shards
 from distbench.diagnose.fit import (
@@ -109,7 +115,7 @@ def _are_by_size(context: Context, shares: Mapping[int, Sequence[Array]]) -> boo
 def _find_parts(context: Context, step: int) -> Array:
     """The part n_r/G that each shard has of the examples of a step."""
     sizes = context.evidence.reference.get_shards(step)
-    return np.asarray(Nature(kind="mean").weigh(sizes))
+    return np.asarray(share_by_size(sizes))
 
 
 def _tell_shares(shares: Array) -> str:
