@@ -115,6 +115,19 @@ class PipedWithBatchesStandardised(Piped):
 
 
 @unusual(clusters=_WORKERS)
+class PipedInOneOrder(Piped):
+    """The user's global seed, by which all shuffle in one order, is the bench's too."""
+
+    def build(self, strategy):
+        tf.random.set_seed(1)
+        super().build(strategy)
+
+    def shard(self, examples, context):
+        shuffled = examples.shuffle(_EPOCH, reshuffle_each_iteration=False)
+        return super().shard(shuffled, context)
+
+
+@unusual(clusters=_WORKERS)
 class PipedWithOwnNoise(Piped):
     """Noise of which each pipeline draws its own, by a seed that has its number."""
 

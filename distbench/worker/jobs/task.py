@@ -177,7 +177,7 @@ class Task:
         number = payload["tasks"].index(name) + 1 if name in payload["tasks"] else 0
         draws = draw_apart(scenario.seed, number)
         if self.spec.kind == "ps":
-            draws = draw_apart_by_worker(scenario.seed)
+            draws = draw_apart_by_worker()
         with session.guard("data"), draws:
             session.program.read_data(
                 session.strategy,

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.util import random_seed as data_seed
 from tensorflow.python.eager import context
-from tensorflow.python.framework import random_seed
+from tensorflow.python.framework import ops, random_seed
 
 _APART = 7919
 """Between the seeds of two processes: far enough not to meet those of other checks."""
@@ -20,11 +20,15 @@ Change = Callable[[Any, Any], Any]
 """What an op gets for the global part of its seed: of its own seed and that part."""
 
 
+class _BenchSeed(int):
+    """A global seed that the bench has set: the user may choose the same number."""
+
+
 def seed_chance(seed: int) -> None:
     """Seed every generator of random numbers that user code finds without asking."""
     random.seed(seed)
     np.random.seed(seed)  # the generator of old code is meant
-    tf.random.set_seed(seed)
+    tf.random.set_seed(_BenchSeed(seed))
 
 
 @contextmanager
@@ -38,14 +42,14 @@ def draw_apart(seed: int, number: int) -> Iterator[None]:
         seed: What the bench gave to `seed_chance`.
         number: Of the process.
     """
-    if context.global_seed() != seed:
+    if not _is_unseeded():
         yield
         return
     apart = seed + number * _APART
     seed_chance(apart)
 
     def change(op_seed: Any, first: Any) -> Any:
-        alike = op_seed is not None and first == apart
+        alike = op_seed is not None and _is_unseeded()
         return seed if alike else first
 
     try:
@@ -66,12 +70,12 @@ def trace_apart(seed: int, number: int) -> Iterator[None]:
         seed: What the bench gave to `seed_chance`.
         number: Of the process.
     """
-    if number == 0 or context.global_seed() != seed:
+    if number == 0 or not _is_unseeded():
         yield
         return
 
     def change(op_seed: Any, first: Any) -> Any:
-        is_own = op_seed is None and first == seed
+        is_own = op_seed is None and _is_unseeded()
         return seed + number * _APART if is_own else first
 
     with _change_seeds(random_seed, change):
@@ -79,16 +83,13 @@ def trace_apart(seed: int, number: int) -> Iterator[None]:
 
 
 @contextmanager
-def draw_apart_by_worker(seed: int) -> Iterator[None]:
+def draw_apart_by_worker() -> Iterator[None]:
     """Inside, the data sets of a coordinator draw otherwise on each of its workers.
 
     The chief traces once for all of them what makes these, with a seed of its own.
     Where nobody has set the global one, an op without a seed draws otherwise on each.
-
-    Args:
-        seed: What the bench gave to `seed_chance`.
     """
-    if context.global_seed() != seed:
+    if not _is_unseeded():
         yield
         return
 
@@ -101,6 +102,13 @@ def draw_apart_by_worker(seed: int) -> Iterator[None]:
 
     with _change_seeds(data_seed, change):
         yield
+
+
+def _is_unseeded() -> bool:
+    """Whether the global seed of what is run or traced now is none of the user's."""
+    is_eager = tf.executing_eagerly()
+    seed = context.global_seed() if is_eager else ops.get_default_graph().seed
+    return isinstance(seed, _BenchSeed)
 
 
 @contextmanager
