@@ -37,6 +37,7 @@ class RecordingBoard(TapBoard):
         before_update: Called once a call of an optimizer has been traced, or before one
             that runs op by op: what it is to train still has the old values.
         after_call: Called after each outermost call of an optimizer.
+        after_failure: Called after each that raised, in the place of `after_call`.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class RecordingBoard(TapBoard):
         self._written: dict[int, set[TapPoint]] = {}
         self.before_update: Callable[[], None] = lambda: None
         self.after_call: Callable[[], None] = lambda: None
+        self.after_failure: Callable[[], None] = lambda: None
 
     # --- where we are -----------------------------------------------------------
 
@@ -72,14 +74,19 @@ class RecordingBoard(TapBoard):
         replica = self.find_replica()
         self._begin_trace(replica)
         call = self.count_calls(replica)
-        with super().enter_call() as outermost:
-            if outermost:
-                self._mark(replica, call)
-                if tf.executing_eagerly():
+        try:
+            with super().enter_call() as outermost:
+                if outermost:
+                    self._mark(replica, call)
+                    if tf.executing_eagerly():
+                        self._tell(replica, self.before_update)
+                yield outermost
+                if outermost and not tf.executing_eagerly():
                     self._tell(replica, self.before_update)
-            yield outermost
-            if outermost and not tf.executing_eagerly():
-                self._tell(replica, self.before_update)
+        except Exception:
+            if outermost:
+                self._tell(replica, self.after_failure)
+            raise
         if outermost:
             self._tell(replica, self.after_call)
 

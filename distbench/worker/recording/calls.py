@@ -26,11 +26,19 @@ class OutermostCalls:
     Args:
         begin: Called before each; what it returns is given to `end`.
         end: Called after each that raised nothing.
+        drop: Called after each that raised, as of a data set that has come to its end.
+            It is given the same.
     """
 
-    def __init__(self, begin: Callable[[], Any], end: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], Any],
+        end: Callable[[Any], None],
+        drop: Callable[[Any], None],
+    ) -> None:
         self._begin = begin
         self._end = end
+        self._drop = drop
         self._thread = threading.get_ident()
         self._depth = 0
 
@@ -58,6 +66,7 @@ class OutermostCalls:
         try:
             result = original(*args, **kwargs)
         except Exception as error:
+            self._drop(before)
             # AutoGraph wraps what a tap raises while a step is traced.
             if (refusal := find_cause(error, BadInputError)) is not None:
                 raise refusal from None

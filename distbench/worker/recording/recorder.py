@@ -107,6 +107,7 @@ class Recorder:
         )
         self._digests = digests
         self._board.after_call = self._end_bare_call
+        self._board.after_failure = self._drop_bare_call
         self._table = LearnedTable(listed)
         self._board.find_shape = self._table.find_shape
         self._kept = Kept(
@@ -117,7 +118,7 @@ class Recorder:
             digests=digests,
         )
         self._board.before_update = self._kept.read_initial
-        self._calls = OutermostCalls(self._begin, self._end)
+        self._calls = OutermostCalls(self._begin, self._end, self._drop)
         self._undo: list[Undo] = []
         self._made: list[Path] = []
         self._counters: list[Any] = []
@@ -189,6 +190,9 @@ class Recorder:
         self._is_explicit, self._told = True, {}
         try:
             yield
+        except BaseException:
+            self._forget_step()
+            raise
         finally:
             self._is_explicit = False
         self._close_step(before, is_step=True)
@@ -244,6 +248,20 @@ class Recorder:
         """A call of an optimizer outside of any function is a step by itself."""
         if self._undo and not self._is_explicit and self._calls.is_outside:
             self._close_step(None, is_step=False)
+
+    def _drop(self, before: list[Any] | None) -> None:
+        if before is not None and self._undo:
+            self._forget_step()
+
+    def _drop_bare_call(self) -> None:
+        if self._undo and not self._is_explicit and self._calls.is_outside:
+            self._forget_step()
+
+    def _forget_step(self) -> None:
+        """Leave nothing of a step that raised: the user's loop may go on after it."""
+        self._board.count_updates()
+        self._board.end_step()
+        self._board.empty()
 
     def _close_step(self, before: list[Any] | None, *, is_step: bool) -> None:
         updates = self._board.count_updates()
