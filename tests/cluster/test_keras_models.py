@@ -32,6 +32,7 @@ def _check(name: str, cluster: str):
         ("keras_models.py:make_losses_of_examples", "mirrored:2"),
         ("keras_models.py:make_undescribed", "mirrored:2"),
         ("keras_models.py:many_inputs_keras3", "mirrored:2"),
+        ("keras_models.py:one_constant", "mirrored:2"),
         ("keras_steps.py:make_share_of_mean", "mwms:2"),
         ("keras_statistics.py:make_before_statistics", "mirrored:2"),
         ("keras_models.py:make_dense", "ps:2+1"),

@@ -108,7 +108,8 @@ class KerasModelProgram(Program):
             if not self._model.optimizer.built:
                 # So it is where replicas share the model, whether it trains or not.
                 self._model.optimizer.build(self._model.trainable_variables)
-            self._watch_losses()
+            if not session.alone:
+                self._watch_losses()
         for optimizer in self.optimizers():
             if hasattr(optimizer, "finalize_variable_values"):
                 # The end of a `fit` is not the end of the run.
@@ -171,7 +172,9 @@ class KerasModelProgram(Program):
         values = call_converted(original, *args, **kwargs)
         self._keras_divides = True
         own = is_own(type(self._model).compute_loss.__module__)
-        self._has_scalar_loss |= own and len(values.shape) == 0
+        # Of a loss that is a constant Keras takes Python's number as well.
+        rank = tf.TensorShape(getattr(values, "shape", ())).rank
+        self._has_scalar_loss |= own and rank == 0
         return values
 
     def _makes_own_loss(self) -> bool:
