@@ -64,6 +64,23 @@ class WithSlots(Sharded):
         return legacy.Adam(0.1, global_clipnorm=0.5)
 
 
+class Scheduled(WithSlots):
+    """The loop sets the rate before each step, and rates have no shards."""
+
+    def make_optimizer(self):
+        self.rate = tf.Variable(0.1, trainable=False, name="rate")
+        return legacy.Adam(self.rate.read_value)
+
+    def variables(self):
+        return [*super().variables(), self.rate]
+
+    def shards(self):
+        return super().shards()[:-1]
+
+    def before_step(self, step):
+        self.rate.assign(0.1 / (1.0 + step))
+
+
 class WithSlotsUnnamed(WithSlots):
     """The same, and one variable has no name."""
 

@@ -27,6 +27,7 @@ def _check(name: str, partitioner: str, **options):
         ("NamedAsShards", "fixed:2", {"tier": "bounded"}),
         ("DrawnByLayers", "fixed:2", {"tier": "bounded"}),
         ("SlotsOfKeras2", "fixed:2", {"tier": "bounded"}),
+        ("Scheduled", "fixed:2", {"tier": "bounded"}),
         ("make_adam", "max:8", {"workload": "linear"}),
         ("make_adam", "fixed:3", {"workload": "embedding"}),
     ],

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from distbench.worker.families import find_family
-from distbench.worker.state.components import list_components
+from distbench.worker.state.components import list_components, list_shards
 from distbench.worker.state.reachable import walk_variables
 
 
@@ -22,7 +22,7 @@ def make_slots_ahead(optimizers: Iterable[Any], variables: Iterable[Any]) -> Non
         optimizers: The subject's.
         variables: What it lists.
     """
-    listed = list(variables)
+    listed = list(list_shards(variables))
     trained = [variable for variable in listed if variable.trainable]
     known = {id(part) for variable in listed for part in list_components(variable)}
     for optimizer in optimizers:
