@@ -55,6 +55,28 @@ class V1NobodySums(Program):
 
 
 @fault(
+    "missing-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="keras-team/keras#19308",
+    clusters=("central:2",),
+)
+class V1NobodySumsUnderScheduleOfLoop(V1NobodySums):
+    """Nobody sums, all take turns on what they share, and the loop sets the rate."""
+
+    def make_optimizer(self):
+        super().make_optimizer()
+        self.rate = tf.Variable(0.05, trainable=False, name="rate")
+        return v1.MomentumOptimizer(self.rate.read_value, 0.9)
+
+    def variables(self):
+        return [*super().variables(), self.rate]
+
+    def before_step(self, step):
+        self.rate.assign(0.1 / (2.0 + step))
+
+
+@fault(
     "double-reduction",
     "reduced_gradient",
     TRAINED,

@@ -152,6 +152,7 @@ class Feeder:
         with suppress(SubjectError), board.feed_at(phase):
             for step, batch, before in self.reference.list_steps(tier):
                 session.restore_state(before)
+                session.begin_step(step)
                 for replica in range(observed.replicas):
                     board.fed = _find_fed(observed, step, phase, replica)
                     if not board.fed:
