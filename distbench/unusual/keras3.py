@@ -60,6 +60,21 @@ class Keras3Layers(Program):
 
 
 @unusual()
+class Keras3GradientsOfValues(Keras3Layers):
+    """A tape is asked about what variables of Keras 3 wrap; half goes to the rule."""
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            loss = self.reduce_losses(self.compute_losses(batch), batch)
+        values = [variable.value for variable in self.trained()]
+        self.apply(self.change(tape.gradient(loss, values)))
+        return loss
+
+    def change(self, gradients):
+        return [0.5 * gradient for gradient in gradients]
+
+
+@unusual()
 class Keras3LossScale(Program):
     """A loss scale multiplies the loss, and its optimizer divides the gradients."""
 

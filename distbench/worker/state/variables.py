@@ -106,12 +106,7 @@ class VariableTable:
         Raises:
             BadInputError: The variable is none that the subject listed.
         """
-        known = self._by_id.get(id(variable)) or self._by_id.get(
-            id(unwrap_cast(variable))
-        )
-        if known is None:
-            for component in list_components(variable):
-                known = known or self._by_id.get(id(component))
+        known = self._find(variable)
         if known is None:
             raise BadInputError(
                 f"The optimizer is given a variable that 'variables()' does not list: "
@@ -127,7 +122,14 @@ class VariableTable:
 
     def has(self, variable: Any) -> bool:
         """Whether an object stands for a variable in the table."""
-        return id(variable) in self._by_id
+        return self._find(variable) is not None
+
+    def _find(self, variable: Any) -> StateVariable | None:
+        """What an object stands for: it, or what it wraps, however often."""
+        for stand_in in (variable, unwrap_cast(variable), *list_components(variable)):
+            if known := self._by_id.get(id(stand_in)):
+                return known
+        return None
 
     def has_gradient(self, variable: Any) -> bool:
         """Whether what is given for an object is a gradient of a variable in the table.
