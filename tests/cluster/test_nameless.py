@@ -56,6 +56,50 @@ def test_each_slot_is_that_of_its_own_variable() -> None:
         assert all(slot == variable for slot, variable in pairs), (name, pairs)
 
 
+def list_owned_numbers():
+    """On one device: which shared numbers are said to be slots of a variable."""
+    import keras
+    import tf_keras
+
+    from distbench.worker.families import find_counter, name_family
+    from distbench.worker.state.reachable import find_held
+    from distbench.worker.state.variables import list_state
+
+    v1, legacy = tf.compat.v1.train, tf_keras.optimizers.legacy
+    made = {
+        "beta": [legacy.Adam(0.1), v1.AdamOptimizer(0.1), keras.optimizers.Adam(0.1)],
+        "beta1": [v1.AdamOptimizer(0.1)],
+        "learning": [legacy.SGD(0.1), keras.optimizers.SGD(0.1)],
+        "learning_rate": [tf_keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.1)],
+        "dynamic": [keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))],
+    }
+    found = []
+    for name, optimizers in made.items():
+        for optimizer in optimizers:
+            variables = [tf.Variable(1.0, name=n) for n in (name, "other")]
+            if type(optimizer).__module__.startswith("keras."):
+                for variable in variables:
+                    variable.path = variable.name
+                optimizer.build(variables)
+            optimizer.apply_gradients([(tf.ones_like(v), v) for v in variables])
+            holders = find_held(optimizer, name_family)
+            state = [v.info for v in list_state(variables, holders, (), find_counter)]
+            owned = [v.path for v in state if v.of]
+            kind, module = type(optimizer).__name__, type(optimizer).__module__
+            # That of tf_keras has momentums that it leaves alone.
+            has_own = module == "tf_keras.src.optimizers.sgd"
+            moments = 4 if "Adam" in kind else 2 * has_own
+            found.append((name, module, owned, moments))
+    return found
+
+
+def test_numbers_for_all_variables_are_of_none() -> None:
+    """Adam has two moments of each of two variables, and no more."""
+    found = distbench.run(list_owned_numbers, cluster="one")["worker", 0]
+    for name, module, owned, moments in found:
+        assert len(owned) == moments, (name, module, owned)
+
+
 class GrowsMoment(legacy.Adam):
     """Multiplies first moments of matrices by the number of replicas."""
 

@@ -1,4 +1,4 @@
-"""Which variable of the model a slot is of: by its name, or else by its optimizer."""
+"""Which variable of the model a slot is of: by its optimizer, or else by its name."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Owners:
             self._paths.setdefault(name, []).append(path)
             for part in list_components(variable):
                 keys[str(getattr(part, "_unique_id", None))] = path
+        self._shared = {id(v) for o in optimizers for v in _list_shared(o)}
         self._known = {
             id(slot): keys[key]
             for optimizer in optimizers
-            for key, slot in _list_slots(optimizer)
+            for key, slot in _list_slots(optimizer, self._shared)
             if key in keys
         }
 
@@ -40,11 +41,12 @@ class Owners:
             slot: The slot.
             name: What it is called.
         """
-        paths = self._paths.get(_match(name, self._paths), [""])
-        if len(paths) > 1:
-            # They were given no name, and are all called `Variable`.
-            return self._known.get(id(slot), paths[0])
-        return paths[0]
+        if id(slot) in self._shared:
+            return ""
+        if id(slot) in self._known:
+            return self._known[id(slot)]
+        # Those that were given no name are all called `Variable`.
+        return self._paths.get(_match(name, self._paths), [""])[0]
 
 
 def _match(name: str, known: Collection[str]) -> str:
@@ -59,12 +61,28 @@ def _match(name: str, known: Collection[str]) -> str:
     return max(matches, key=len, default="")
 
 
-def _list_slots(optimizer: Any) -> Iterator[tuple[str, Any]]:
+def _list_shared(optimizer: Any) -> list[Any]:
+    """What an optimizer has for all variables: `beta_1` is no slot of one named `beta`.
+
+    OptimizerV2 and the optimizers of TensorFlow 1 have a table of that. Later ones have
+    single numbers, each as an attribute.
+    """
+    tables = [_take(optimizer, name) for name in ("_hyper", "_non_slot_dict")]
+    held = [value for table in tables for value in table.values()]
+    numbers = [v for v in vars(optimizer).values() if is_variable(v) and _is_number(v)]
+    return [*filter(is_variable, held), *numbers]
+
+
+def _is_number(variable: Any) -> bool:
+    return list_components(variable)[0].shape.rank == 0
+
+
+def _list_slots(optimizer: Any, shared: set[int]) -> Iterator[tuple[str, Any]]:
     """What an optimizer knows of its slots: each with the key of its variable.
 
     OptimizerV2 has them by variable and kind, and the optimizers of TensorFlow 1 by
     kind and variable. Later ones have a list for each kind, in the order in which they
-    number the variables.
+    number the variables; a list with shared variables in it is none of these.
     """
     for outer, inner in _take(optimizer, "_slots").items():
         if isinstance(inner, Mapping):
@@ -73,7 +91,8 @@ def _list_slots(optimizer: Any) -> Iterator[tuple[str, Any]]:
     places = _take(optimizer, "_index_dict", "_trainable_variables_indices")
     keys = sorted(places, key=lambda key: places[key])
     for held in vars(optimizer).values():
-        if isinstance(held, list) and len(held) == len(keys):
+        is_kind = isinstance(held, list) and len(held) == len(keys)
+        if is_kind and shared.isdisjoint(map(id, held)):
             for key, slot in zip(keys, held, strict=True):
                 if is_variable(slot):
                     yield str(key), slot
