@@ -24,14 +24,11 @@ def count_digits(dtype: str) -> int:
 
 def are_equal(left: Value | None, right: Value) -> bool:
     """Whether two values have the same bits, or rows; what was not seen agrees."""
-    if left is None:
+    if left is None or left is right:
         return True
     if isinstance(left, SparseRows) or isinstance(right, SparseRows):
-        dense = [
-            v.to_dense() if isinstance(v, SparseRows) else v for v in (left, right)
-        ]
-        return bool(np.array_equal(dense[0], dense[1]))
-    return left is right or left.tobytes() == right.tobytes()
+        return bool(np.array_equal(widen(left), widen(right), equal_nan=True))
+    return left.tobytes() == right.tobytes()
 
 
 def are_near(
