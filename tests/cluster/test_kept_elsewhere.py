@@ -188,6 +188,21 @@ def test_modules_tensors_and_new_names_are_put_back() -> None:
     assert [run(step) for step in range(3)] == first
 
 
+def test_names_that_begin_as_those_of_tensorflow_are_put_back() -> None:
+    program = Counting()
+    program._names_seen, program._self_distilled = 0, 0
+    between = Between(program)
+
+    def run() -> tuple[int, int]:
+        with between.begin(0):
+            program._names_seen += 1
+            program._self_distilled += 1
+        return program._names_seen, program._self_distilled
+
+    assert [run(), run()] == [(1, 1), (1, 1)]
+    assert program.name == "counting"
+
+
 def test_what_is_no_plain_value_is_left_as_it_is() -> None:
     module = tf.Module()
     module.built = False

@@ -7,7 +7,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -156,7 +156,15 @@ def _find_held(item: Any) -> MutableMapping[str, Any]:
 
 def _is_set_by_tf(name: Any) -> bool:
     """Whether TensorFlow sets an attribute of that name on a `tf.Module`."""
-    return isinstance(name, str) and name.startswith(("_self_", "_name", "_scope_name"))
+    return isinstance(name, str) and name in _list_set_by_tf()
+
+
+@cache
+def _list_set_by_tf() -> frozenset[str]:
+    module = tf.Module()
+    before = {*vars(module)}
+    module.part = tf.Module()  # what it tracks is kept in further ones
+    return frozenset({*before, *vars(module)} - {"part"})
 
 
 def _is_plain(value: Any, depth: int = 8) -> bool:
