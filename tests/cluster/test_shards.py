@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import distbench
+from distbench.errors import BadInputError
 from distbench.verdict import Status, describe_verdict
 
 pytestmark = pytest.mark.cluster
@@ -143,3 +144,16 @@ def test_gradients_of_shards_that_are_swapped_are_found() -> None:
     first = verdict.findings[0]
     assert (first.code, first.phase) == ("wrong-pairing", "reduced_gradient")
     assert {"kernel/part_0", "kernel/part_1"} <= set(first.variables)
+
+
+@pytest.mark.parametrize("partitioner", ["fixed:2", "min:256:2"])
+def test_a_variable_without_rows_is_refused_by_name(partitioner: str) -> None:
+    import tensorflow as tf
+
+    from distbench.worker.state.partition import shard_variables
+
+    with (
+        shard_variables(partitioner),
+        pytest.raises(BadInputError, match=r"'none' must have a row.*\(0, 3\)"),
+    ):
+        tf.Variable(tf.zeros([0, 3]), name="none")

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from distbench.errors import BadInputError
 from distbench.partitioner import parse_partitioner
 
 
@@ -55,6 +56,12 @@ def shard_variables(text: str) -> Iterator[None]:
             shape, dtype = initial.shape, initial.dtype
         shape = tf.TensorShape(shape)
         count = min(partitioner(shape, dtype)[0], shape[0]) if shape.rank else 1
+        if count == 0:
+            raise BadInputError(
+                f"Variable '{options.get('name') or 'Variable'}' must have a row for "
+                f"the partitioner '{text}', which TensorFlow has cut it. Received: the "
+                f"shape {tuple(shape)}. Leave the partitioner out, or the variable."
+            )
         if count == 1:
             return next_creator(**{**options, "initial_value": initial})
         rows, more = divmod(int(shape[0]), int(count))
