@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from distbench.worker.state.variables import VariableTable, list_state
 from distbench.worker.taps.board import TapBoard
+from distbench.worker.taps.tapes import watch_tapes
 from distbench.worker.taps.terms import find_terms
 
 pytestmark = pytest.mark.cluster
@@ -103,3 +105,32 @@ def test_a_loss_that_is_told_before_it_is_differentiated_has_its_own_term() -> N
                 board.take_loss(x)
         with tf.compat.v1.Session() as session:
             assert session.run(told, {x: 1.0, y: 3.0}) == 12.0
+
+
+@pytest.mark.parametrize(
+    ("given", "times"),
+    [([], 1.0), ([None], 1.0), ([3.0], 3.0)],
+)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_term_is_differentiated_alone_whatever_it_is_multiplied_by(
+    given: list, times: float, is_named: bool
+) -> None:
+    board, variable = TapBoard(), tf.Variable(2.0, name="w")
+    undo = watch_tapes(board, VariableTable(list_state([variable])))
+    try:
+
+        @tf.function(autograph=False)
+        def step():
+            values = [None if g is None else tf.constant(g) for g in given]
+            named = {"output_gradients": values[0]} if is_named and values else {}
+            with board.enter_replica(()):
+                with tf.GradientTape() as tape:
+                    loss = 5.0 * variable + variable**2
+                return tape.gradient(
+                    loss, variable, *([] if named else values), **named
+                )
+
+        board.term = 0
+        assert float(step()) == 5.0 * times
+    finally:
+        undo()

@@ -7,6 +7,7 @@ is told of it.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import tensorflow as tf
@@ -81,12 +82,17 @@ def _differentiate(
     **k: Any,
 ) -> Any:
     """Ask a tape; of one term of a loss alone, where its number is given."""
-    if number is None or "output_gradients" in k:
+    if number is None:
         return original(target, sources, *a, **k)
+    call = inspect.signature(original).bind(target, sources, *a, **k)
     term, factor = pick_term(target, number)
-    k["output_gradients"] = tf.cast(factor, term.dtype)
-    board.remember_term(tf.reduce_sum(term * k["output_gradients"]))
-    return _fill_in(original(term, sources, *a, **k), sources)
+    weights = tf.cast(factor, term.dtype)
+    board.remember_term(tf.reduce_sum(term * weights))
+    given = call.arguments.get("output_gradients")
+    # What the gradients of the whole are multiplied by, those of each term are too.
+    call.arguments["output_gradients"] = weights if given is None else weights * given
+    call.arguments["target"] = term
+    return _fill_in(original(*call.args, **call.kwargs), sources)
 
 
 def _fill_in(result: Any, sources: Any) -> Any:
