@@ -157,3 +157,13 @@ def test_what_is_drawn_for_an_example_is_the_same_in_every_batch() -> None:
         assert apart[f"{name}, vary"] > 0.5, name
     for name in ("all alike", "a variable's"):
         assert apart[name] == 0, name
+
+
+def test_examples_of_text_are_told_apart() -> None:
+    from distbench.worker.taps.given_draws import digest_examples
+
+    text = np.array([b"one", b"two", b"one"], object)
+    first, second, third = digest_examples({"text": text})
+    assert first == third != second
+    beside = digest_examples((np.ones([3, 2]), text))
+    assert beside[0] == beside[2] != beside[1]

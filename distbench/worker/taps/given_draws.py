@@ -273,12 +273,17 @@ def digest_examples(batch: Any) -> npt.NDArray[np.int64]:
     """A number for each example of a batch, made of all that it consists of."""
     arrays = [np.asarray(array) for array in tf.nest.flatten(batch)]
     examples = min((len(a) for a in arrays if a.ndim), default=0)
-    taken = [a for a in arrays if a.ndim and not a.dtype.hasobject]
+    taken = [a for a in arrays if a.ndim]
     found = np.zeros(examples, np.int64)
     for row in range(examples):
-        content = b"".join(array[row].tobytes() for array in taken)
+        content = b"".join(_read_bytes(array[row : row + 1]) for array in taken)
         found[row] = _digest(content)
     return found
+
+
+def _read_bytes(array: npt.NDArray[Any]) -> bytes:
+    # Elements that are Python objects, as text is, have no bytes but their address.
+    return repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
 
 
 def _digest(content: bytes) -> int:
