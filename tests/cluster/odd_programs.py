@@ -288,6 +288,18 @@ class MovesInBetween(Regression):
         self._optimizer.apply_gradients([(gradient, self.kernel)])
 
 
+class RaisesWhenAskedAgain(Regression):
+    """It can say which variables it has once only."""
+
+    asked = 0
+
+    def variables(self):
+        self.asked += 1
+        if self.asked > 1:
+            raise LookupError("they were listed already")
+        return super().variables()
+
+
 class RaisesInBetween(Regression):
     def before_step(self, step):
         raise LookupError(f"nothing to do before step {step}")

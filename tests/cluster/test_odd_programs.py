@@ -60,6 +60,7 @@ def _observe(
         ("RaisesInBetween", "in before_step: LookupError: nothing to do before step 0"),
         ("ExitsInBuild", "in build: SystemExit: usage: train.py"),
         ("RaisesWhenAsked", "in build: LookupError: not known before build, at "),
+        ("RaisesWhenAskedAgain", "in first step: LookupError: they were listed"),
         ("MakesOptimizerLate", r"optimizer\(\).*'MakesOptimizerLate'.*build"),
         ("ListsNoVariables", r"variables\(\).*'ListsNoVariables'.*no variable"),
         ("ListsVariablesByName", "a list of variables.*an object of type 'dict'"),

@@ -59,13 +59,16 @@ class KeptState:
     shelf: Shelf | None
     _metrics: Mapping[str, Any]
 
-    def refresh_state(self, graph: tf.Graph) -> None:
+    def refresh_state(
+        self, graph: tf.Graph, listed: Sequence[Any], metrics: Sequence[Any]
+    ) -> None:
         """List the variables anew: the first step may have made some.
 
         Args:
             graph: The traced step.
+            listed: The variables that the program lists now.
+            metrics: Its metrics.
         """
-        listed, metrics = list(self.program.variables()), self.program.metrics()
         others = (walk_variables(part) for part in (*self.optimizers, *metrics))
         known = list_shards(
             itertools.chain(listed, self.program.bookkeeping(), *others)
@@ -76,7 +79,7 @@ class KeptState:
             known,
             used_between=self.program.acts_between_steps,
         )
-        listed += unlisted
+        listed = [*listed, *unlisted]
         more = name_state(metrics, listed)
         shown = [v for metric in metrics for v in metric.variables if id(v) in more]
         self.table.replace(

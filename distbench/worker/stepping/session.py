@@ -222,14 +222,21 @@ class Session(KeptState):
             graph = step.trace(shards)
             check_optimizers(self.program, self._given)
         self.program.calls_python = calls_python(graph)
-        self.refresh_state(graph)
+        listed = self._refresh_listed(graph)
         if self.program.acts_between_steps:
             with self.strategy.scope():
-                make_slots_ahead(self.optimizers, self.program.variables())
-            self.refresh_state(graph)
+                make_slots_ahead(self.optimizers, listed)
+            self._refresh_listed(graph)
         with self.guard("first step"):
             check_values(self.table)
         return graph
+
+    def _refresh_listed(self, graph: tf.Graph) -> Sequence[Any]:
+        """List the variables anew; returns those that the program lists itself."""
+        with self.guard("first step"):
+            listed, metrics = list(self.program.variables()), self.program.metrics()
+        self.refresh_state(graph, listed, metrics)
+        return listed
 
     def run(self, step: Step, shards: Sequence[Any]) -> None:
         """Run a step; what it raises is the subject's doing."""
