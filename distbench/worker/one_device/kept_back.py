@@ -90,9 +90,14 @@ def _find_added(
     for step, before in enumerate(feeder.reference.starts[tier][:steps]):
         begun = start(step, before)
         for path in kept:
-            [(_, left)] = joined.select(step=step, phase="variable", variable=path)
+            after = joined.select(step=step, phase="variable", variable=path)
+            left = [value for _, value in after]
+            if not left:
+                # A step without gradients was not fed: it shows nothing.
+                found.discard(path)
+                continue
             # The trace says what the same would have added to what one device had.
-            after = np.asarray(left) - before[path, 0] + begun[path, 0]
+            after = np.asarray(left[0]) - before[path, 0] + begun[path, 0]
             if not are_near(after, _add_up(observed, step, path, after), None):
                 found.discard(path)
     return found

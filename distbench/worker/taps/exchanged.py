@@ -181,9 +181,9 @@ class Exchanged:
             if self._mode in ("kept", "given"):
                 return tf.nest.map_structure(partial(self._pass, call), result)
             # What is reduced again, as it is, has its factor already.
-            is_new = not any(map(self._has_scaled, taken))
+            is_new = not any(map(self._has_scaled, _list_tensors(taken)))
             if self._mode == "scaled" and is_new and (is_early or asked < self._last):
-                return tf.nest.map_structure(self._scale, result)
+                return self._scale_all(result)
             return result
 
         hide_from_autograph(collective)
@@ -205,9 +205,13 @@ class Exchanged:
         # On one device a collective may give the very tensors that it takes.
         result = tf.nest.map_structure(tf.identity, result, expand_composites=True)
         if is_made_of(_list_tensors(taken), self._reduced):
-            result = tf.nest.map_structure(self._scale, result, expand_composites=True)
+            result = self._scale_all(result)
         self._reduced += _list_tensors(result)
         return result
+
+    def _scale_all(self, result: Any) -> Any:
+        # Of slices the numbers are scaled, and their rows stay.
+        return tf.nest.map_structure(self._scale, result, expand_composites=True)
 
     def _scale(self, value: Any) -> Any:
         """Counts may be whole numbers, which have no N-th part."""
