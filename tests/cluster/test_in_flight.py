@@ -263,6 +263,42 @@ def test_the_counting_workload_is_exact_in_lock_step() -> None:
     assert all(run.status is Status.PASS for run in verdict.runs)
 
 
+def test_counts_in_floating_point_are_not_rounded_in_other_orders() -> None:
+    import numpy as np
+
+    from distbench.scenario import Scenario
+    from distbench.trace import Trace
+    from distbench.worker.in_flight.rounds import Rounds
+
+    begun_from = []
+
+    class Seen(Rounds):
+        def __init__(self) -> None:
+            self._scenario = Scenario(
+                target="a", cluster="ps:2+1", steps=2, in_flight=2, workload="linear"
+            )
+            self._places, self._commutes, self.torn = range(2), False, frozenset()
+            numbers = [np.float32(number) for number in range(2)]
+            self._starts = [
+                {("count", 0): np.array(n), ("weight", 0): np.array(n + 0.3)}
+                for n in numbers
+            ]
+
+        def _collect(self, number, values, events, start=None, times=None):
+            begun_from.append((number, start or self._starts[number]))
+
+        def _make_trace(self, name, values):
+            return name
+
+    notes = {"begun": [0, 0, 0, 0], "ended": [0, 1, 0, 1]}
+    Seen().follow(
+        Trace(name="", replicas=1, shards=(), variables=(), values={}, notes=notes)
+    )
+    weights = {float(start["weight", 0]) for number, start in begun_from if number}
+    assert len(weights) > 1  # other graphs round otherwise
+    assert {float(s["count", 0]) for number, s in begun_from if number} == {1.0}
+
+
 @LONG
 def test_a_copy_that_is_not_made_anew_is_a_stale_read() -> None:
     plan = plan_selftest(["every-other-step-fetches"], ["ps:1+1"])

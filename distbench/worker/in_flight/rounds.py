@@ -24,7 +24,7 @@ from distbench.worker.in_flight.orders import (
 from distbench.worker.in_flight.packed import LOOKUP, write_lookups
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.torn import find_led, find_torn
-from distbench.worker.state.values import are_equal, perturb
+from distbench.worker.state.values import are_equal, find_counts, perturb
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import StepsInFlight, Timed
 from distbench.worker.taps.collect import State
@@ -120,11 +120,13 @@ class Rounds:
 
     def follow(self, observed: Trace) -> Followed:
         """Run every round in orders that the cluster's steps may have had."""
-        left_out = self._places
+        left_out: Sequence[int] = self._places
         if len(left_out) > _MOST_LEFT_OUT:
             spread = np.linspace(0, len(left_out) - 1, _MOST_LEFT_OUT)
-            left_out = cast(range, [int(place) for place in spread])
+            left_out = [int(place) for place in spread]
         count = 1 if self._commutes else _ORDERS + EXTREMES * len(left_out)
+        # Nothing rounds a count, and a step may ask it for a remainder.
+        counts = find_counts(self._starts)
         orders: list[dict[TraceKey, Value]] = [{} for _ in range(count)]
         lost: dict[int, dict[TraceKey, Value]] = {place: {} for place in left_out}
         again: dict[int, dict[TraceKey, Value]] = {place: {} for place in left_out}
@@ -140,7 +142,10 @@ class Rounds:
                 if draw % 2 and events:
                     events = split_updates(events, begun, ended, rng)
                     # Another graph rounds otherwise, and so does another order.
-                    start = {k: perturb(a, rng, None) for k, a in start.items()}
+                    start = {
+                        k: a if k in counts else perturb(a, rng, None)
+                        for k, a in start.items()
+                    }
                 self._collect(number, values, events or list_in_turn(turns), start)
             for place in left_out:
                 rest = [other for other in turns if other != place]
