@@ -52,7 +52,7 @@ class Task:
         context: Which task of which cluster this is.
 
     Attributes:
-        name: Such as `worker:0`.
+        name: Such as `worker-0`.
         role: Such as `worker`.
         spec: The cluster.
     """

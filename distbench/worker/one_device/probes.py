@@ -187,7 +187,7 @@ class Probes:
     ) -> set[tuple[int, int]]:
         """Steps and replicas whose shards do not grow as the largest of the first does.
 
-        None where that is neither a sum nor a mean: it tells by itself what it is.
+        Empty where that is neither a sum nor a mean: it tells by itself what it is.
 
         Args:
             doubled: Every shard with each of its examples twice.

@@ -22,11 +22,8 @@ def list_components(variable: Any) -> tuple[Any, ...]:
         variable, "values"
     ):
         return tuple(unwrap_cast(part) for part in variable.values)
-    for name in ("_v", "_variable"):
-        inner = vars(variable).get(name) if hasattr(variable, "__dict__") else None
-        if inner is not None and hasattr(inner, "handle"):
-            return list_components(inner)
-    return (variable,)
+    inner = vars(variable).get("_v") if hasattr(variable, "__dict__") else None
+    return list_components(inner) if hasattr(inner, "handle") else (variable,)
 
 
 def unwrap_cast(variable: Any) -> Any:
