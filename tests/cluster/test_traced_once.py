@@ -47,6 +47,20 @@ def test_fit_runs_the_function_that_was_prepared(name: str) -> None:
     assert ran == prepared > 0
 
 
+def _asks_whose(file: str, module: str) -> bool:
+    """Runs in a task: whether code of a file is taken for the user's."""
+    from distbench.worker.stepping.at_once import _is_users
+
+    names = {"__name__": module}
+    exec(compile("import sys\nframe = sys._getframe()", file, "exec"), names)
+    return _is_users(names["frame"])
+
+
+def test_a_users_module_may_have_the_name_of_one_of_pythons() -> None:
+    results = distbench.run(_asks_whose, "one", args=("/home/me/profile.py", "profile"))
+    assert list(results.values()) == [True]
+
+
 def _count_step_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
     """Runs in a task: by optimizer, traces of its step, and what its own code saw."""
     import tensorflow as tf

@@ -183,7 +183,7 @@ class TrainingJobs:
         session.begin_step(step)
         with trace_apart(self._seed, session.first_replica):
             session.run(trained, list(sizes.cut(step, batch)))
-        for replica in session.handed.take_spoilt():
+        for replica in session.spoilt.take():
             self._spoilt.setdefault(replica, []).append(step)
         session.collect_taps(step, values)
         state = session.read_state()

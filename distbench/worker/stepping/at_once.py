@@ -13,10 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.worker.process.intercept import convert, hide_from_autograph
+from distbench.worker.process.sources import is_of, is_of_caller
 
-_OWN = ("tensorflow", "tf_keras", "keras", *sys.stdlib_module_names)
+_FRAMEWORKS = ("tensorflow", "tf_keras", "keras")
 """Packages whose code does the same whether it is traced for the first time or not."""
-_BENCH = ("distbench.worker.", "distbench.launch.")
 
 
 def trace_at_once(function: Any) -> None:
@@ -44,7 +44,7 @@ def trace_at_once(function: Any) -> None:
 
         def create(make: Callable[..., Any], **options: Any) -> Any:
             frames = _list_frames(getattr(step, "__code__", None))
-            if tf.executing_eagerly() and not any(map(_is_foreign, frames)):
+            if tf.executing_eagerly() and not any(map(_is_users, frames)):
                 options["experimental_enable_variable_lifting"] = False
             return make(**options)
 
@@ -95,6 +95,6 @@ def _walk_frames(innermost: FrameType, outermost: object) -> Iterator[FrameType]
         frame = None if frame.f_code is outermost else frame.f_back
 
 
-def _is_foreign(frame: FrameType) -> bool:
-    name = str(frame.f_globals.get("__name__", ""))
-    return not (name.startswith(_BENCH) or name.partition(".")[0] in _OWN)
+def _is_users(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return not (is_of(file, *_FRAMEWORKS) or is_of_caller(file))

@@ -32,7 +32,7 @@ from distbench.worker.stepping.program import Program
 from distbench.worker.stepping.refused import check_shapes
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.collect import State, collect_state, collect_taps, read_state
-from distbench.worker.taps.handed import Handed
+from distbench.worker.taps.spoilt import Spoilt
 
 
 class KeptState:
@@ -44,7 +44,7 @@ class KeptState:
         optimizers: All that the program has.
         table: Its variables by name.
         board: What passed the taps of the last step.
-        handed: What optimizers were handed of variables that nobody lists.
+        spoilt: Which replicas handed Inf or NaN to a collective in the last step.
         first_replica: Global number of the task's first replica.
         shelf: Where large arrays of what is recorded are put; None keeps them.
     """
@@ -54,7 +54,7 @@ class KeptState:
     optimizers: Sequence[Any]
     table: VariableTable
     board: TapBoard
-    handed: Handed
+    spoilt: Spoilt
     first_replica: int
     shelf: Shelf | None
     _metrics: Mapping[str, Any]
@@ -86,7 +86,7 @@ class KeptState:
             list_state(
                 [*listed, *shown],
                 self.optimizers,
-                self.board.variables | self.handed.variables,
+                self.board.variables | self.spoilt.variables,
                 find_counter,
                 given_names={**more, **self.program.names()},
             )

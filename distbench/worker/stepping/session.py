@@ -32,8 +32,8 @@ from distbench.worker.taps.collect import (
     sketch_state,
 )
 from distbench.worker.taps.given_draws import Draws, GivenDraws, OwnDraws
-from distbench.worker.taps.handed import Handed
 from distbench.worker.taps.intermediates import Intermediates
+from distbench.worker.taps.spoilt import Spoilt
 from distbench.worker.taps.tapes import watch_tapes
 
 
@@ -111,7 +111,7 @@ class Session(KeptState):
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
         self._metrics: Mapping[str, Any] = {}
-        self.handed = Handed(self._devices, self.first_replica)
+        self.spoilt = Spoilt(self._devices, self.first_replica)
         self.tapped = tapped and not alone and not program.is_compiled
         self.varies = False
         self.begun: dict[int, dict[str, tuple[float, float]]] = {}
@@ -122,7 +122,7 @@ class Session(KeptState):
             # Never undone: the process runs one subject and ends.
             watch_tapes(self.board, self.table)
             self.board.loops.watch()
-            self.handed.watch()
+            self.spoilt.watch()
 
     def look_inside(self, *, of_steps: bool) -> None:
         """Record also, under their own names, what losses are computed of.

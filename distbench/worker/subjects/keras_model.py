@@ -19,13 +19,6 @@ from distbench.errors import BadInputError, count_things
 from distbench.scenario import Scenario
 from distbench.worker.families import describe_control, name_family
 from distbench.worker.families.controls import make_control
-from distbench.worker.families.model_controls import (
-    RebuiltModel,
-    SmallModel,
-    describe_model,
-    is_own,
-    keeps_statistics,
-)
 from distbench.worker.process.intercept import call_converted, intercept
 from distbench.worker.state.components import is_variable
 from distbench.worker.state.metrics import is_metric
@@ -45,6 +38,13 @@ from distbench.worker.subjects.built_late import (
     is_shared,
 )
 from distbench.worker.subjects.fit_steps import make_fit_step, name_keras
+from distbench.worker.subjects.model_controls import (
+    RebuiltModel,
+    SmallModel,
+    describe_model,
+    is_own,
+    keeps_statistics,
+)
 
 if TYPE_CHECKING:
     from distbench.worker.stepping.session import Session

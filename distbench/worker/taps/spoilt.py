@@ -18,7 +18,7 @@ from distbench.worker.taps.sinks import create_sink, keep_from_xla, take_out
 _METHODS = ("all_reduce", "_all_gather")
 
 
-class Handed:
+class Spoilt:
     """Stands before the collectives of this task's replicas while steps are traced.
 
     Args:
@@ -38,7 +38,7 @@ class Handed:
         for name in _METHODS:
             self._watch(name)
 
-    def take_spoilt(self) -> frozenset[int]:
+    def take(self) -> frozenset[int]:
         """Replicas that handed Inf or NaN to a collective of the last step."""
         found = [(replica, take_out([sink])) for replica, sink in self._sinks]
         return frozenset(
