@@ -166,7 +166,7 @@ def _compare_replicas(examples: Examples) -> Iterator[Finding]:
                 (),
                 f"{lost} of {len(expected)} examples reach no replica",
             )
-    yield from _compare_shares(examples)
+    yield from list(_compare_shares(examples)) or _compare_rounds(examples)
     first, *others = examples.seen
     if examples.apart:
         return  # each trains by itself, and none counts on another to read the rest
@@ -211,6 +211,38 @@ def _compare_shares(examples: Examples) -> Iterator[Finding]:
         tuple(n for n, share in enumerate(shares) if most & share.keys()),
         f"{len(most)} of {len(readers)} examples are read over and over by {often} "
         f"{who}, the others by fewer",
+        apart=examples.apart,
+    )
+
+
+def _compare_rounds(examples: Examples) -> Iterator[Finding]:
+    """Of an endless data set: whether replicas take shares of orders of their own.
+
+    One device reads each example once before any comes again. Replicas do so together,
+    each with its share, or each by itself; else those that several of them read at
+    first take the place of others, though all come in the end. Shares of other sizes,
+    as of files, have nothing in common.
+    """
+    once = Counter(examples.due)
+    readers = [[e for batch in own for e in batch] for own in examples.seen]
+    size, rest = divmod(len(once), len(readers))
+    due = [e for batch in examples.expected for e in batch][: len(once)]
+    if rest or Counter(due) != once or any(len(own) < len(once) for own in readers):
+        return
+    shares = [Counter(own[:size]) for own in readers]
+    together = sum(shares, Counter())
+    common = [e for e in together if sum(e in share for share in shares) > 1]
+    if not common or any(Counter(own[: len(once)]) == once for own in readers):
+        return
+    yield _make_finding(
+        "examples-repeated",
+        len(common),
+        len(once),
+        together.total() / len(together),
+        tuple(n for n, own in enumerate(shares) if not own.keys().isdisjoint(common)),
+        f"{len(common)} of {len(once)} examples are in several first shares of an "
+        f"epoch, and {len(once.keys() - together.keys())} in none, as where each takes "
+        "its share of an order of its own",
         apart=examples.apart,
     )
 
