@@ -54,22 +54,22 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             if norm is ELEMENTS and _leaves_signs(context, sources, limit):
                 continue
             predicted = {s.number: sum_clipped(s, norm, limit, mean) for s in sources}
+            if mean == 1:
+                # Of a mean no addends are left as they are.
+                predicted |= small.predict(norm, limit)
+            what = words.format(limit)
             if n == 1:
                 # Nothing is added up, and one size is a factor as well as a limit.
                 if are_apart(sources, norm, limit):
-                    yield _name_other_limit(words.format(limit), predicted)
+                    yield _name_other_limit(what, predicted)
                 continue
-            how = "averaged"
-            if mean == 1:
-                how = "added up"
-                if n > 1 and _clips_all(sources, norm, limit):
-                    how += f" (to {n} times that, if they are averaged)"
-                # Of a mean no addends are left as they are.
-                predicted |= small.predict(norm, limit)
+            how = "added up" if mean == 1 else "averaged"
+            if mean == 1 and _clips_all(sources, norm, limit):
+                how += f" (to {n} times that, if they are averaged)"
             yield Hypothesis(
                 code="clip-before-reduction",
                 predicted=predicted,
-                detail=f"every replica clips {words.format(limit)} before the "
+                detail=f"every replica clips {what} before the "
                 f"replicas' gradients are {how}",
                 of_due=True,
             )
