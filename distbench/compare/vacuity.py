@@ -8,9 +8,11 @@ from typing import Literal
 
 from distbench.compare.comparison import Comparison
 from distbench.compare.copies import are_same
+from distbench.compare.leading import find_unled, is_trained
 from distbench.compare.pair import TOLD
+from distbench.compare.values import take_numbers
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, Phase, Trace
+from distbench.trace import GRADIENTS, INITIAL, WHOLE, Phase, Trace
 
 Strength = Literal["effective", "hidden", "empty"]
 
@@ -50,19 +52,22 @@ _DEMANDS_OF_THE_REST: dict[str, tuple[Demand, ...]] = {
 
 
 def find_weak_phases(
-    comparisons: Sequence[Comparison], *, first_known: bool = True
+    evidence: Evidence, comparisons: Sequence[Comparison], *, first_known: bool = True
 ) -> tuple[tuple[str, Strength], ...]:
     """Required phases without an effective comparison, and why there is none.
 
-    One that failed could have failed, where a run passes for all that.
+    One that failed could have failed, where a run passes for all that. What does not
+    follow from gradients, as a counter, proves nothing of these, nor of an update.
 
     Args:
-        comparisons: All comparisons of a run.
+        evidence: What was observed and expected.
+        comparisons: All comparisons of the run.
         first_known: Whether loss and local gradients have a reference.
     """
     found: dict[tuple[str, str], Strength] = {}
+    idle = _find_idle(evidence)
     for c in comparisons:
-        if c.step < 0:
+        if c.step < 0 or (c.phase == "variable" and c.variable in idle):
             continue
         place = (c.phase, c.relation)
         if c.effective:
@@ -92,11 +97,34 @@ def find_uncompared(
         if info.role == "variable"
         and info.synchronised  # what a replica keeps for itself may depend on its shard
         and info.path not in compared
-        and _is_trained(evidence.observed, info.path)
+        and _is_changed(evidence.observed, info.path)
     )
 
 
-def _is_trained(observed: Trace, path: str) -> bool:
+def _find_idle(evidence: Evidence) -> frozenset[str]:
+    """Variables that change, or do not, whatever gradients are.
+
+    A counter, which examples do not lead either, is such. So is what is not to be
+    trained, as a moving average of the data, where one device has no gradient but 0;
+    where it has others, it may follow from these, as a wider copy of a variable does.
+    """
+    reference = evidence.reference
+    infos = [info for info in reference.variables if info.role == "variable"]
+    trained = [info for info in infos if is_trained(evidence, info.path)]
+    if not trained:
+        return frozenset()
+    idle = find_unled(evidence) & {info.path for info in infos}
+    seen = (
+        value
+        for phase in GRADIENTS
+        for _, value in reference.select(phase=phase, replica=WHOLE)
+    )
+    if not reference.trained or any(take_numbers(value).any() for value in seen):
+        return idle
+    return idle | {v.path for v in infos if v not in trained and not v.trainable}
+
+
+def _is_changed(observed: Trace, path: str) -> bool:
     for key, value in observed.select(phase="variable", variable=path):
         start = observed.get(replace(key, step=INITIAL))
         if start is None or not are_same(value, start):

@@ -143,9 +143,10 @@ def _decide(
         note_compiled(reading.evidence),
     )
     notes = [*warnings, *filter(None, texts)]
-    weak = find_weak_phases(comparisons, first_known=reading.first_known)
-    if weak and not repeats(reading.evidence):
-        rest = find_weak_phases(comparisons, first_known=False)
+    evidence = reading.evidence
+    weak = find_weak_phases(evidence, comparisons, first_known=reading.first_known)
+    if weak and not repeats(evidence):
+        rest = find_weak_phases(evidence, comparisons, first_known=False)
         if not rest and not any(strength == "empty" for _, strength in weak):
             names = ", ".join(name for name, _ in weak)
             notes.append(

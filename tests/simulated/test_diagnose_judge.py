@@ -30,6 +30,7 @@ from training_simulator import (
 )
 
 from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 from distbench.verdict import Status
 
@@ -170,7 +171,8 @@ def test_the_exact_tier_needs_its_proof():
     assert "proved" in judgement.message
 
 
-def test_a_run_without_gradients_is_vacuous():
+def observe_nothing() -> Evidence:
+    """No gradient is anything but 0."""
     fault = Fault(local=lambda g, r, step: {k: scale(v, 0.0) for k, v in g.items()})
     simulation = Simulation(Setup(tier="exact"))
     for x, _, y in simulation.batches:
@@ -178,9 +180,37 @@ def test_a_run_without_gradients_is_vacuous():
         y[:] = 0
     for path in TRAINED:
         simulation.initial[path][:] = 0
-    judgement = judge(simulation.observe(fault))
+    return simulation.observe(fault)
+
+
+def test_a_run_without_gradients_is_vacuous():
+    judgement = judge(observe_nothing())
     assert judgement.status is Status.VACUOUS
     assert "lost" in judgement.message
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_a_counter_proves_nothing_of_gradients(dtype: str):
+    info = VariableInfo(
+        path="count", role="variable", shape=(), dtype=dtype, trainable=False
+    )
+
+    def count(trace: Trace) -> Trace:
+        kept = trace.select(phase="variable", variable=KERNEL)
+        counted = {
+            replace(key, variable="count"): np.array(key.step + 1, dtype)
+            for key, _ in kept
+        }
+        return replace(
+            trace,
+            variables=(*trace.variables, info),
+            values={**trace.values, **counted},
+        )
+
+    judgement = judge(observe_nothing().change_traces(count))
+    assert judgement.status is Status.VACUOUS
+    assert "gradient, variable" in judgement.message
+    assert judge(observe(tier="exact").change_traces(count)).status is Status.PASS
 
 
 def sum_in_half(locals_, step):

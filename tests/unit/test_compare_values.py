@@ -210,14 +210,15 @@ def test_rows_added_up_before_the_update_are_right():
 
 
 def test_every_phase_is_held_against_both_relations():
-    comparisons = [item.comparison for item in compare_evidence(observe())]
+    evidence = observe()
+    comparisons = [item.comparison for item in compare_evidence(evidence)]
     seen = {(c.phase, c.relation) for c in comparisons if c.step >= 0}
     both = ("reduced_gradient", "applied_gradient", "variable", "iterations")
     assert {(phase, "reference") for phase in both} <= seen
     assert {(phase, "follows") for phase in both} <= seen
     assert {("loss", "reference"), ("local_gradient", "reference")} <= seen
     assert ("variable", "replicas") in seen
-    assert find_weak_phases(comparisons) == ()
+    assert find_weak_phases(evidence, comparisons) == ()
 
 
 def test_a_comparison_is_effective_only_if_a_lost_example_would_be_seen():
