@@ -113,10 +113,8 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
             item.counted.append(Counted(envelope=envelope, count=count))
         elif not is_led or _is_root(flight, envelope, count):
             counted.append(Counted(envelope=envelope, count=count))
-    unexplained = [c.envelope for c in counted]
     # What each variable of each round tells for counts of steps, or against, adds up.
     if sum(each.count.saved for each in counted) > 0:
-        unexplained = []
         _tell_counts(told, [each for each in counted if each.count.saved > 0])
     if is_led:
         _leave_out_led(flight, told, envelopes)
@@ -127,8 +125,10 @@ def _explain(flight: Flight, envelopes: Sequence[Envelope]) -> list[Finding]:
         make_finding(flight, code, phase, item) for (code, phase), item in told.items()
     ]
     findings += count_iterations(flight, envelopes, told)
-    if not findings and unexplained:
-        findings.append(make_unexplained(flight, unexplained))
+    if not findings and wrong:
+        # What a count told may have been left to state of which none tells anything.
+        roots = [c.envelope for c in counted]
+        findings.append(make_unexplained(flight, roots or wrong))
     return findings
 
 

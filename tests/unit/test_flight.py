@@ -84,6 +84,27 @@ def test_variables_that_are_changed_in_place_follow_from_their_slots(
     assert {finding.code for finding in findings} == {"lost-update"}
 
 
+@pytest.mark.parametrize("momentum", [0.1, MOMENTUM])
+@pytest.mark.parametrize("size", [0.05, 1.0, 10.0])
+def test_what_follows_from_state_that_no_step_explains_is_told_all_the_same(
+    momentum: float, size: float
+) -> None:
+    """A step comes twice, and the slot that it leaves is nobody's."""
+    flight = Simulated(momentum=momentum, rounds=1, times={1: 2}).observe()
+    key = TraceKey(step=0, phase="slot", variable=SLOT, replica=0)
+    noise = np.random.default_rng(0).normal(size=4).astype(np.float32)
+    slot = flight.observed.values[key] + size * noise
+    flight = replace(
+        flight,
+        observed=replace(flight.observed, values={**flight.observed.values, key: slot}),
+        starts=replace(flight.starts, notes={"torn": [SLOT]}),
+    )
+    assert any(e.wrong.any() for e in list_envelopes(flight))
+    judgement = judge_flight(flight)
+    assert judgement.status is Status.FAIL, judgement
+    assert judgement.findings
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "steps", [(3,), (1, 2, 4), (7, 9, 10, 13, 14)], ids=["one", "several", "most"]
