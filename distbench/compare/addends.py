@@ -13,7 +13,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.values import Array, align_value
+from distbench.compare.values import Array, Number, align_value
 from distbench.trace import SparseRows, Value
 
 
@@ -48,12 +48,12 @@ class Addends:
         totals: One array for each addend, in any dtype.
         slices: Of each the sum of |x| of the slices that it is made of, element by
             element; empty where each is one slice.
-        counts: Of each how many slices there are of each row; empty likewise.
+        counts: Of each how many slices there are, for each row; empty likewise.
     """
 
     totals: tuple[npt.NDArray[np.generic], ...]
     slices: tuple[Array, ...] = ()
-    counts: tuple[npt.NDArray[np.int64], ...] = ()
+    counts: tuple[Number, ...] = ()
 
     def add_up(self) -> Array:
         """The sum."""
@@ -63,12 +63,10 @@ class Addends:
         """The sum of |x| of all slices, element by element."""
         return _add(self.slices or self.totals, np.abs)
 
-    def count(self) -> int:
-        """How many slices an element has at most."""
-        if not self.counts:
-            return len(self.totals)
+    def count(self) -> Number:
+        """How many slices an element has; of each row, where these differ."""
         # A row may be met several times by one replica: every slice is an addend.
-        return int(np.max(np.sum(self.counts, axis=0), initial=1))
+        return sum(self.counts) if self.counts else len(self.totals)
 
 
 def collect_addends(
@@ -82,11 +80,10 @@ def collect_addends(
     totals = tuple(factor * a.total for a in aligned)
     if all(a.counts is None for a in aligned):
         return Addends(totals=totals)
-    ones = np.ones(len(aligned[0].total), np.int64)
     return Addends(
         totals=totals,
         slices=tuple(factor * a.magnitude for a in aligned),
-        counts=tuple(ones if a.counts is None else a.counts for a in aligned),
+        counts=tuple(a.number for a in aligned),
     )
 
 

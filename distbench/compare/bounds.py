@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.values import BLOCK, Array, list_blocks
+from distbench.compare.values import BLOCK, Array, Number, list_blocks
 from distbench.trace.dtypes import find_digits
 
 FALSE_ALARM = 1e-6
@@ -31,18 +31,18 @@ def find_roundoff(dtype: str) -> float:
     return 0.0 if digits is None else 2.0**-digits
 
 
-def compute_gamma(n: int, u: float) -> float:
+def compute_gamma(n: Number, u: float) -> Array:
     """γ_n = nu / (1 - nu), infinite where nu ≥ 1.
 
     Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., §3.1, Lemma 3.1:
     a product of n factors (1 + δ_i)^±1 with |δ_i| ≤ u is 1 + θ_n with |θ_n| ≤ γ_n.
     """
-    if n <= 0:
-        return 0.0
-    return n * u / (1 - n * u) if n * u < 1 else math.inf
+    small = np.maximum(n, 0) * u
+    gamma = np.full(np.shape(small), math.inf)
+    return np.divide(small, 1 - small, out=gamma, where=small < 1)
 
 
-def bound_sum(magnitude: Array, roundings: int, u: float) -> Array:
+def bound_sum(magnitude: Array, roundings: Number, u: float) -> Array:
     """Largest error of a sum in any order: |ŝ - s| ≤ γ_{n-1} Σ|x_i|.
 
     Higham, §4.2, (4.4): whatever the order, each x_i takes part in at most n - 1
@@ -52,7 +52,8 @@ def bound_sum(magnitude: Array, roundings: int, u: float) -> Array:
 
     Args:
         magnitude: Σ|x_i| for each element.
-        roundings: Longest chain of roundings that an addend goes through.
+        roundings: Longest chain of roundings that an addend goes through; of sparse
+            values one number for each row.
         u: Unit roundoff of the accumulation.
     """
     gamma = compute_gamma(roundings, u) + compute_gamma(roundings, _WIDE)
@@ -64,7 +65,7 @@ def spread_sum(
     weights: Array,
     magnitude: Array,
     groups: npt.NDArray[np.intp],
-    roundings: int,
+    roundings: Number,
     u: float,
 ) -> float:
     """Half-width of Σ w_i e_i for the rounding errors e_i of sums.
@@ -79,10 +80,10 @@ def spread_sum(
     to be one: their c_i are added before they are squared. Who is alike is told by
     `group_alike`.
     """
-    scales = np.abs(weights * magnitude).ravel()
+    chains = np.sqrt(np.maximum(roundings, 0))
+    scales = np.abs(weights * magnitude * chains).ravel()
     sums = np.bincount(groups, weights=scales)
-    u = math.hypot(u, _WIDE)
-    return SIGMAS * u * math.sqrt(roundings * float(np.sum(sums * sums)))
+    return SIGMAS * math.hypot(u, _WIDE) * math.sqrt(float(np.sum(sums * sums)))
 
 
 def limit_partial_sums(terms: Sequence[npt.NDArray[np.generic]]) -> Array:

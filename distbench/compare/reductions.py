@@ -77,7 +77,7 @@ def describe_first(
 
 
 def _bound(terms: Sequence[Aligned], u: float) -> Array:
-    counts = [1 if t.counts is None else int(t.counts.max(initial=1)) for t in terms]
+    count = sum(term.number for term in terms)
     magnitude = np.sum([term.magnitude for term in terms], axis=0)
     # One rounding for each addition, and one for a division by N.
-    return bound_sum(np.asarray(magnitude), sum(counts) + 1, u)
+    return bound_sum(np.asarray(magnitude), count + 1, u)

@@ -59,10 +59,7 @@ class ReplayMargins:
         if self._exact or have_same_rows(value, expected):
             return BITWISE
         left, right = align_values((value, expected))
-        most = max(
-            1 if a.counts is None else int(a.counts.max(initial=1))
-            for a in (left, right)
-        )
+        most = np.maximum(left.number, right.number)
         magnitude = np.maximum(left.magnitude, right.magnitude)
         return Margin(bound=bound_sum(magnitude, most - 1, find_roundoff(dtype)))
 

@@ -34,7 +34,7 @@ def bound_reduction(
             which is the same for all elements.
     """
     roundings = addends.count() - 1 + more
-    if roundings == 0 or u == 0:
+    if u == 0 or not np.any(np.greater(roundings, 0)):
         return BITWISE
     magnitude = addends.measure()
     bound = bound_sum(magnitude, roundings, u)
@@ -47,7 +47,7 @@ def bound_reduction(
         spread_sum, magnitude=magnitude, roundings=roundings
     )
     # Or the slices of a row are not known one by one, or more than additions round.
-    is_known = roundings == len(addends.totals) - 1 and not addends.counts
+    is_known = not (more or addends.counts)
     if is_known:
         del magnitude, spread
     sums = limit_partial_sums(addends.totals)

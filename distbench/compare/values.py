@@ -14,6 +14,8 @@ from distbench.trace import SparseRows, Value
 from distbench.trace.dtypes import find_digits, find_dtype, name_dtype
 
 Array = npt.NDArray[np.float64]
+Number = int | npt.NDArray[np.int64]
+"""How many there are of something, for all elements or for each row."""
 BLOCK = 1 << 13
 """Numbers that are computed with at a time, where there are many.
 
@@ -45,6 +47,16 @@ class Aligned:
     def magnitude(self) -> Array:
         """Σ|x| of what was added up for each element."""
         return np.abs(self.total) if self.slices is None else self.slices
+
+    @property
+    def number(self) -> Number:
+        """How many slices were added up for each element; 1 for a dense value.
+
+        One for each row, in a shape that goes with that of `total`.
+        """
+        if self.counts is None:
+            return 1
+        return self.counts.reshape(-1, *(1,) * (self.total.ndim - 1))
 
     @property
     def places(self) -> Array | None:

@@ -9,7 +9,7 @@ from planted_case import check_passed
 from swept import swept
 from training_simulator import Fault, observe, reduce_with
 
-from distbench.compare.addends import Addends
+from distbench.compare.addends import Addends, collect_addends
 from distbench.compare.bounds import (
     find_roundoff,
     follow_drift,
@@ -17,9 +17,11 @@ from distbench.compare.bounds import (
     limit_partial_sums,
     spread_additions,
 )
-from distbench.compare.measure import BITWISE, measure_error
+from distbench.compare.measure import BITWISE, Margin, measure_error
 from distbench.compare.sums import bound_reduction
 from distbench.diagnose.judge import judge as judge_run
+from distbench.trace import SparseRows
+from distbench.trace.dtypes import find_dtype
 
 SIZE = 12
 
@@ -88,6 +90,29 @@ def test_addends_that_vary_by_many_units_leave_nothing_on_the_average():
     partial = limit_partial_sums(terms)
     drift = follow_drift(terms, partial, find_roundoff("float32"))
     assert drift(np.ones(SIZE)) == 0.0
+
+
+@pytest.mark.parametrize(("row", "seen"), [(0, False), (1, True)])
+def test_a_row_of_many_slices_hides_nothing_of_the_others(row, seen):
+    """As that of a padding number: the roundings of bfloat16 allow 256 anything."""
+    rng = np.random.default_rng(0)
+    rows = np.array([0] * 150 + [1, 2], np.int64)
+    parts = tuple(
+        SparseRows(
+            indices=rows,
+            values=rng.normal(size=(152, SIZE)).astype(find_dtype("bfloat16")),
+            shape=(3, SIZE),
+        )
+        for _ in range(2)
+    )
+    addends = collect_addends(parts, np.arange(3), 1.0)
+    expected = addends.add_up()
+    margin = bound_reduction(addends, expected, find_roundoff("bfloat16"))
+    observed = expected.copy()
+    observed[row, 0] *= 1.2
+    found = measure_error(observed, expected, Margin(bound=margin.bound))
+    assert found.wrong == seen
+    assert not measure_error(expected, expected, margin).wrong
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])

@@ -88,7 +88,7 @@ def _add_finite(context: Context, case: Pair, bad: tuple[int, ...]) -> Array | N
         return None
     magnitude = np.asarray(np.sum([term.magnitude for term in kept], axis=0))
     # A row may be met several times by one replica: every slice is an addend.
-    addends = sum(1 if t.counts is None else int(t.counts.max(initial=1)) for t in kept)
+    addends = sum(term.number for term in kept)
     u = find_roundoff(case.dtype)
     near = any(
         np.all(
