@@ -9,11 +9,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.values import BLOCK, Array, Number, list_blocks
-from distbench.trace.dtypes import find_digits
+from distbench.trace.dtypes import find_digits, find_dtype
 
 FALSE_ALARM = 1e-6
 """Chance that one statistical test rejects a correct value."""
@@ -46,8 +47,8 @@ def bound_sum(magnitude: Array, roundings: Number, u: float) -> Array:
     """Largest error of a sum in any order: |ŝ - s| ≤ γ_{n-1} Σ|x_i|.
 
     Higham, §4.2, (4.4): whatever the order, each x_i takes part in at most n - 1
-    additions. Additions cannot underflow inexactly (Higham, Problem 2.19), so no term
-    for subnormal numbers is needed. 0 where all addends are 0, also if γ is infinite.
+    additions. Additions cannot underflow inexactly (Higham, Problem 2.19); of what else
+    rounds `bound_underflow` tells. 0 where all addends are 0, also if γ is infinite.
     The sum that it is held against is rounded too, in float64.
 
     Args:
@@ -59,6 +60,23 @@ def bound_sum(magnitude: Array, roundings: Number, u: float) -> Array:
     gamma = compute_gamma(roundings, u) + compute_gamma(roundings, _WIDE)
     bound = np.zeros_like(magnitude)
     return np.multiply(gamma, magnitude, out=bound, where=magnitude > 0)
+
+
+def bound_underflow(least: Array, dtype: str) -> Array:
+    """Largest error of a product or a quotient besides its relative one.
+
+    Below the smallest normal number all numbers have one distance, so that rounding to
+    the nearest leaves up to half of it, whatever the result.
+
+    Args:
+        least: The smallest absolute value that the exact result may have.
+        dtype: The dtype of the result.
+    """
+    if find_digits(dtype) is None:
+        return np.zeros_like(least)
+    info = ml_dtypes.finfo(find_dtype(dtype))  # type: ignore[no-untyped-call]
+    half = float(info.smallest_subnormal) / 2
+    return np.where(least < float(info.smallest_normal), half, 0.0)
 
 
 def spread_sum(

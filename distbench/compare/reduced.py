@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from distbench.compare.measure import BITWISE, Margin, measure_error
 from distbench.compare.pair import DIRECTION, SUM, Pair
 from distbench.compare.ratio import SAME, fit_ratio
 from distbench.compare.sums import bound_reduction
+from distbench.compare.underflow import bound_lost
 from distbench.compare.values import (
     Aligned,
     Array,
@@ -65,7 +67,10 @@ def pair_sum(
     more = max(factor.roundings, count_mean_roundings(len(parts)))
     margin = BITWISE
     if more or not exact:
-        margin = bound_reduction(addends, expected, find_roundoff(dtype), more=more)
+        is_scaled = factor.roundings > 0 or factor.value != 1
+        lost = partial(bound_lost, addends, expected, dtype, scaled=is_scaled)
+        u = find_roundoff(dtype)
+        margin = bound_reduction(addends, expected, u, more=more, find_lost=lost)
     return _make_pair(key, SUM, seen, addends, expected, margin, dtype)
 
 
@@ -94,7 +99,9 @@ def pair_direction(
     addends = collect_addends(parts, rows, factor)
     expected = addends.add_up()
     more = max(2, count_mean_roundings(len(parts)))
-    margin = bound_reduction(addends, expected, find_roundoff(dtype), more=more)
+    lost = partial(bound_lost, addends, expected, dtype, scaled=True)
+    u = find_roundoff(dtype)
+    margin = bound_reduction(addends, expected, u, more=more, find_lost=lost)
     bound = np.broadcast_to(margin.bound, expected.shape)
     # The errors of all elements move the number that fits them.
     square = float(np.sum(expected**2))

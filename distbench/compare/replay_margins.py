@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.bounds import bound_sum, find_roundoff
+from distbench.compare.bounds import bound_sum, bound_underflow, find_roundoff
 from distbench.compare.copies import are_same, have_same_rows
 from distbench.compare.expected import Expected
 from distbench.compare.measure import BITWISE, Margin
@@ -79,12 +79,15 @@ class ReplayMargins:
 
         Dyadic numbers are averaged without rounding.
         """
-        roundings = count_mean_roundings(self._evidence.observed.replicas)
+        replicas = self._evidence.observed.replicas
+        roundings = count_mean_roundings(replicas)
         if self._exact or not roundings:
             return BITWISE
-        due = align_values((value, expected))[1]
-        bound = bound_sum(np.abs(due.total), roundings, find_roundoff(dtype))
-        return Margin(bound=bound)
+        size = np.abs(align_values((value, expected))[1].total)
+        bound = bound_sum(size, roundings, find_roundoff(dtype))
+        # Whoever divides first adds up N times what that loses.
+        lost = replicas * bound_underflow(size / replicas, dtype)
+        return Margin(bound=bound + np.where(size > 0, lost, 0.0))
 
     def _has_other_slot(self, step: int) -> bool:
         """Whether a slot that a replay cannot reach differs from that of one device.

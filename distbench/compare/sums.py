@@ -22,7 +22,12 @@ from distbench.compare.values import Array, measure_norm
 
 
 def bound_reduction(
-    addends: Addends, expected: Array, u: float, *, more: int = 0
+    addends: Addends,
+    expected: Array,
+    u: float,
+    *,
+    more: int = 0,
+    find_lost: Callable[[Array], Array] = np.zeros_like,
 ) -> Margin:
     """What a sum in any order may differ by, in its elements, its ratio and its total.
 
@@ -32,6 +37,7 @@ def bound_reduction(
         u: Unit roundoff of the accumulation; 0 does not round.
         more: Roundings besides its additions. One of them may be that of a factor,
             which is the same for all elements.
+        find_lost: Of the bound of the sum, what those roundings may lose besides.
     """
     roundings = addends.count() - 1 + more
     if u == 0 or not np.any(np.greater(roundings, 0)):
@@ -40,7 +46,7 @@ def bound_reduction(
     bound = bound_sum(magnitude, roundings, u)
     square = measure_norm(expected) ** 2
     if not np.isfinite(square) or not np.all(np.isfinite(magnitude)):
-        return Margin(bound=bound)
+        return Margin(bound=bound + find_lost(bound))
     # Of a large model each array is large: none outlives its use.
     groups = group_alike(expected)
     spread: Callable[..., float] = partial(
@@ -55,14 +61,18 @@ def bound_reduction(
         # Where γ is large the looser formula may be the tighter one; both hold.
         bound = np.minimum(bound, bound_additions(sums, expected, u))
         spread = partial(spread_additions, partial=sums)
+    lost = find_lost(bound)
     drift = follow_drift(addends.totals, sums, u)
 
     def limit(weights: Array) -> float:
         steady = u * abs(float(np.sum(weights * expected))) if more else 0.0
+        # A result that is too small for its dtype is lost whichever way, and not by
+        # chance to either side.
+        steady += float(np.sum(np.abs(weights) * lost))
         return drift(weights) + spread(weights, groups=groups, u=u) + steady
 
     return Margin(
-        bound=bound,
+        bound=bound + lost,
         ratio=limit(expected) / square if square > 0 else float("inf"),
         total=limit(np.broadcast_to(1.0, expected.shape)),
     )
