@@ -82,7 +82,7 @@ def collect_addends(
         return Addends(totals=totals)
     return Addends(
         totals=totals,
-        slices=tuple(factor * a.magnitude for a in aligned),
+        slices=tuple(abs(factor) * a.magnitude for a in aligned),
         counts=tuple(a.number for a in aligned),
     )
 

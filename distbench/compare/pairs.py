@@ -166,11 +166,13 @@ class Pairs:
                 known = value, pair
                 is_open = whole.phase not in self._evidence.measure.known
                 if is_open and self._factors.clips and is_clipped(pair):
-                    yield from pair_direction(key, value, parts, dtype)
+                    sign = math.copysign(1.0, factor.value)
+                    yield from pair_direction(key, value, parts, dtype, sign)
                 else:
                     yield pair
             elif parts is not None and self._has_direction(whole):
-                yield from pair_direction(key, value, parts, dtype)
+                sign = self._factors.find_sign(whole)
+                yield from pair_direction(key, value, parts, dtype, sign)
             yield from self._pair_whole(key, value)
 
     def _has_direction(self, key: TraceKey) -> bool:

@@ -71,11 +71,12 @@ def pair_sum(
         lost = partial(bound_lost, addends, expected, dtype, scaled=is_scaled)
         u = find_roundoff(dtype)
         margin = bound_reduction(addends, expected, u, more=more, find_lost=lost)
+        margin = _widen(margin, expected, factor.spread)
     return _make_pair(key, SUM, seen, addends, expected, margin, dtype)
 
 
 def pair_direction(
-    key: TraceKey, value: Value, parts: tuple[Value, ...], dtype: str
+    key: TraceKey, value: Value, parts: tuple[Value, ...], dtype: str, sign: float
 ) -> Iterator[Pair]:
     """The sum times the factor that fits best; nothing for a single number.
 
@@ -86,6 +87,7 @@ def pair_direction(
         value: The reduced gradient.
         parts: What each replica handed over.
         dtype: The dtype in which it was added up.
+        sign: That of the number.
     """
     rows = join_rows((value, *parts))
     seen = align_value(value, rows)
@@ -94,8 +96,8 @@ def pair_direction(
     if fit is None or total.size == 1:
         return
     factor = fit.ratio
-    if factor <= 0:
-        factor = measure_norm(seen.total) / measure_norm(total)
+    if factor * sign <= 0:
+        factor = sign * measure_norm(seen.total) / measure_norm(total)
     addends = collect_addends(parts, rows, factor)
     expected = addends.add_up()
     more = max(2, count_mean_roundings(len(parts)))
@@ -134,6 +136,17 @@ def count_mean_roundings(replicas: int) -> int:
     additions.
     """
     return 0 if is_power_of_two(replicas) else replicas + 1
+
+
+def _widen(margin: Margin, expected: Array, spread: float) -> Margin:
+    """For a factor that is known up to some part of it."""
+    if not spread:
+        return margin
+    return Margin(
+        bound=margin.bound + spread * np.abs(expected),
+        ratio=margin.ratio + spread,
+        total=margin.total + spread * abs(float(np.sum(expected))),
+    )
 
 
 def _make_pair(
