@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,14 +14,38 @@ from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Aligned, Array, align_values, name_value
 from distbench.trace import Trace, TraceKey
 
-_Guess = tuple[str, Callable[[Sequence[Array], int], Array]]
-_GUESSES: tuple[_Guess, ...] = (
-    ("the sum of what the replicas computed", lambda terms, _: np.sum(terms, axis=0)),
-    ("the mean of what the replicas computed", lambda terms, _: np.mean(terms, axis=0)),
-    ("what the replica computed by itself, not reduced", lambda terms, own: terms[own]),
-    (
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """What a reduced gradient may be.
+
+    Attributes:
+        words: That, in words.
+        make: That, of the replicas' own gradients and the number of one's own.
+        multiple: How many sums it is, whose errors it has, of so many replicas.
+    """
+
+    words: str
+    make: Callable[[Sequence[Array], int], Array]
+    multiple: Callable[[int], int] = lambda _: 1
+
+
+_GUESSES = (
+    _Guess(
+        "the sum of what the replicas computed", lambda terms, _: np.sum(terms, axis=0)
+    ),
+    _Guess(
+        "the mean of what the replicas computed",
+        lambda terms, _: np.mean(terms, axis=0),
+    ),
+    _Guess(
+        "what the replica computed by itself, not reduced",
+        lambda terms, own: terms[own],
+    ),
+    _Guess(
         "N times the sum of what the replicas computed",
         lambda terms, _: len(terms) * np.sum(terms, axis=0),
+        multiple=lambda replicas: replicas,
     ),
 )
 
@@ -34,7 +58,8 @@ def describe_reduction(trace: Trace, key: TraceKey) -> str | None:
         key: Place of a reduced gradient; of `WHOLE` the first replica's is taken.
 
     Returns:
-        None where not all that it takes was recorded, or there is one replica.
+        None where not all that it takes was recorded, or there is one replica, or each
+        row has so many slices that their sum may be anything.
     """
     own = max(key.replica, 0)
     reduced = trace.get(replace(key, phase="reduced_gradient", replica=own))
@@ -43,14 +68,17 @@ def describe_reduction(trace: Trace, key: TraceKey) -> str | None:
         return None
     seen, *aligned = align_values((reduced, *terms))
     dtype = name_value(reduced)
-    totals = [term.total for term in aligned]
     bound = _bound(aligned, find_roundoff(dtype))
-    for words, make in _GUESSES:
-        # A mean is divided, and N times a sum is larger than the sum's own error.
-        allowed = bound * (len(terms) if words.startswith("N") else 1)
-        if bool(np.all(np.abs(seen.total - make(totals, own)) <= allowed)):
-            return words
-    fit = fit_ratio(seen.total, np.sum(totals, axis=0))
+    known = np.isfinite(bound)
+    if not known.any() and known.size:
+        return None
+    found, bound = seen.total[known], bound[known]
+    totals = [term.total[known] for term in aligned]
+    for guess in _GUESSES:
+        allowed = bound * guess.multiple(len(terms))
+        if bool(np.all(np.abs(found - guess.make(totals, own)) <= allowed)):
+            return guess.words
+    fit = fit_ratio(found, np.sum(totals, axis=0))
     if fit is not None and fit.residual_share < find_half(dtype):
         return f"{fit.ratio:.6g} times the sum of what the replicas computed"
     return "none of sum, mean and own of what the replicas computed"

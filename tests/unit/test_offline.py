@@ -24,6 +24,7 @@ from distbench.trace import (
     Value,
     VariableInfo,
 )
+from distbench.trace.dtypes import find_dtype
 
 
 def test_a_run_is_equal_to_itself() -> None:
@@ -137,6 +138,31 @@ def test_a_wrong_reduction_is_found_and_named(reduce, ratio, words) -> None:
     assert describe_reduction(one, first.key) is None
     right = describe_reduction(train(2), first.key)
     assert right == "the sum of what the replicas computed"
+
+
+@pytest.mark.parametrize(
+    ("slices", "words"),
+    [(20, "-2.56667 times the sum of what the replicas computed"), (140, None)],
+)
+def test_a_sum_that_may_be_anything_is_not_guessed(slices, words) -> None:
+    """Of 2 x 140 slices bfloat16 may lose all of a row."""
+    dtype = find_dtype("bfloat16")
+
+    def make(number: float, count: int) -> SparseRows:
+        values = np.full((count, 2), number, dtype)
+        return SparseRows(
+            indices=np.zeros(count, np.int64), values=values, shape=(3, 2)
+        )
+
+    key = TraceKey(step=0, phase="reduced_gradient", variable="table", replica=0)
+    local = replace(key, phase="local_gradient")
+    values = {
+        local: make(1.0, slices),
+        replace(local, replica=1): make(0.5, slices),
+        key: make(-77.0, 1),
+    }
+    trace = Trace(name="a", replicas=2, shards=(1, 1), variables=(), values=values)
+    assert describe_reduction(trace, key) == words
 
 
 def test_a_small_step_on_large_weights_is_judged_by_what_it_changed() -> None:
