@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.trace import SparseRows, Value
-from distbench.trace.dtypes import find_digits, find_dtype, name_dtype
+from distbench.trace.dtypes import find_digits, find_dtype, is_whole, name_dtype
 
 Array = npt.NDArray[np.float64]
 Number = int | npt.NDArray[np.int64]
@@ -120,7 +120,7 @@ def name_value(value: Value) -> str:
 def round_to(array: Array, dtype: str) -> Array:
     """Round float64 values to a narrower dtype and widen them again."""
     if find_digits(dtype) is None:
-        return array
+        return np.rint(array) if is_whole(dtype) else array
     with np.errstate(all="ignore"):
         return np.asarray(array.astype(find_dtype(dtype)), dtype=np.float64)
 

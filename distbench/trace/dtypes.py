@@ -61,6 +61,13 @@ def is_floating(dtype: DType) -> bool:
 
 
 @cache
+def is_whole(name: str) -> bool:
+    """Whether a dtype of this name has whole numbers alone."""
+    is_real = is_known(name) and find_dtype(name).kind != "c"
+    return is_real and find_digits(name) is None
+
+
+@cache
 def find_digits(name: str) -> int | None:
     """Significand bits of a dtype of real numbers, the hidden one too.
 

@@ -13,7 +13,7 @@ from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.comparison import compare_evidence, judge_pair
-from distbench.compare.measure import Margin, measure_error
+from distbench.compare.measure import BITWISE, Margin, measure_error
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.pair import Pair
 from distbench.compare.vacuity import find_weak_phases
@@ -239,6 +239,27 @@ def test_without_twins_only_equal_bits_are_believed():
     evidence = change_evidence(observe(shards_known=False), twins=(), replays={})
     judgement = judge(evidence)
     assert judgement.status is Status.UNDECIDABLE
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gain", "seen"),
+    [("int64", 1, False), ("int64", 16, True), ("float32", 1, True)],
+)
+def test_no_example_that_is_lost_takes_a_fraction_of_a_whole_number(dtype, gain, seen):
+    """A counter of steps stays the same; one of examples does not."""
+    evidence = observe()
+    assert sum(evidence.reference.get_shards(0)) <= 16
+    pair = Pair(
+        key=TraceKey(step=0, phase="variable", variable="count", replica=0),
+        relation="reference",
+        against="one device",
+        observed=np.array(gain + 3.0),
+        expected=np.array(gain + 3.0),
+        base=np.array(3.0),
+        margin=BITWISE,
+        dtype=dtype,
+    )
+    assert judge_pair(pair, evidence).comparison.effective == seen
 
 
 @pytest.mark.parametrize(("error", "seen"), [(0.0, 2.0**-7), (2.0**-10, 0.5)])
