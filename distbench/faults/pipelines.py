@@ -6,7 +6,11 @@ import numpy as np
 
 from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
-from distbench.unusual.pipelines import Piped, PipedWithStatisticsOfAll
+from distbench.unusual.pipelines import (
+    Piped,
+    PipedAnewInEachEpoch,
+    PipedWithStatisticsOfAll,
+)
 from distbench.unusual.pipelines import PipedText as _PipedText
 
 _WORKERS = ("mwms:2", "mwms:3")
@@ -86,3 +90,17 @@ class ScaledByWorkerOfServers(Piped):
         number = tf.distribute.coordinator.experimental_get_current_worker_index()
         times = tf.cast(number, self.dtype) + 1
         return batches.map(lambda words, features, y: (words, features, y * times))
+
+
+@fault(
+    "examples-repeated",
+    "loss",
+    like="huggingface/datasets#5696",
+    replicas=(0, 1),
+    clusters=("mwms:2",),
+)
+class OrderedBeforeSharing(PipedAnewInEachEpoch):
+    """Each pipeline shuffles all examples by itself, and then takes its part."""
+
+    def shard(self, examples, context):
+        return super().shard(examples.shuffle(len(examples)), context)

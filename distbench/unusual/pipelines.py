@@ -128,6 +128,26 @@ class PipedInOneOrder(Piped):
 
 
 @unusual(clusters=_WORKERS)
+class PipedAnewInEachEpoch(Piped):
+    """Without an end, each pipeline shuffles its part in every epoch."""
+
+    def make_batches(self, own, size):
+        return super().make_batches(self.order(own), size).repeat()
+
+    def order(self, own):
+        """The examples in the order of an epoch."""
+        return own.shuffle(_EPOCH)
+
+
+@unusual(clusters=(*_WORKERS, *_SERVERS))
+class PipedInEpochsOfTheirOwn(PipedAnewInEachEpoch):
+    """Without an end, each pipeline reads all of an epoch, in an order of its own."""
+
+    def shard(self, examples, context):
+        return examples
+
+
+@unusual(clusters=_WORKERS)
 class PipedWithOwnNoise(Piped):
     """Noise of which each pipeline draws its own, by a seed that has its number."""
 

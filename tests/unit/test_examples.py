@@ -241,9 +241,50 @@ def test_shares_of_an_endless_data_set_must_not_overlap(shares, names, apart) ->
         (go_round(*"abcde"), go_round(*"bcdef")),  # another remainder is dropped
         (go_round(*"abc"), go_round(*"abc"[::-1]), go_round(*"def"), go_round(*"fde")),
         (go_round(*"abcd", times=1), go_round(*"cdef", times=1)),  # it may go on
-        ((*go_round(*"abcd"), ("a", "b"), ("a", "b")), go_round(*"cdef")),  # at random
     ],
-    ids=["own-shares", "remainders", "shared-twice", "one-round", "drawn"],
+    ids=["own-shares", "remainders", "shared-twice", "one-round"],
 )
 def test_shares_of_an_endless_data_set_that_are_right(seen, apart) -> None:
     assert not find(*seen, is_whole=False, apart=apart)
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
+def test_nor_need_what_is_drawn_at_random_come_evenly(apart) -> None:
+    seen = (*go_round(*"abcd"), ("a", "b"), ("a", "b")), go_round(*"cdef")
+    drawn = (("a", "b", "a"), ("c", "d", "e"), ("f", "b", "c"))
+    examples = Examples(expected=drawn, seen=seen, is_whole=False, apart=apart)
+    assert not list(count_examples(examples))
+
+
+def read(*orders: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """Of each replica batches of three examples, in this order."""
+    return tuple(
+        tuple(tuple(order[n : n + 3]) for n in range(0, len(order), 3))
+        for order in orders
+    )
+
+
+@pytest.mark.parametrize(
+    ("orders", "common"),
+    [
+        (("abcbdf", "adeecb"), 1),
+        (("abcabd", "abdabc"), 2),
+        (("abcdea", "defabf"), 0),  # each has its share first
+        (("abcdef", "abfcde"), 0),  # each reads an epoch of its own
+        (("abcabc", "defdef"), 0),
+        (("abcde", "adebc"), 0),  # too short to tell
+    ],
+)
+def test_shares_of_an_endless_epoch_in_an_order_of_its_own(
+    orders: tuple[str, ...], common: int
+) -> None:
+    found = find(*read(*orders), is_whole=False)
+    codes = [code for code, _, _ in found]
+    assert codes == ["examples-repeated"] * bool(common)
+
+
+def test_what_one_device_mixes_over_epochs_has_no_rounds() -> None:
+    seen = read("abcabd", "abdabc")
+    mixed = (("a", "b", "a"), ("c", "d", "e"), ("f", "b", "c"))
+    examples = Examples(expected=mixed, seen=seen, is_whole=False)
+    assert not list(count_examples(examples))
