@@ -265,22 +265,23 @@ def read(*orders: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
 
 
 @pytest.mark.parametrize(
-    ("orders", "common"),
+    ("orders", "is_told"),
     [
-        (("abcbdf", "adeecb"), 1),
-        (("abcabd", "abdabc"), 2),
-        (("abcdea", "defabf"), 0),  # each has its share first
-        (("abcdef", "abfcde"), 0),  # each reads an epoch of its own
-        (("abcabc", "defdef"), 0),
-        (("abcde", "adebc"), 0),  # too short to tell
+        (("abcdefghijcdklmnabef", "ijmnopqrstabqrstijmn"), True),
+        (("abcdefghijklmnopqrst", "dhajkbcilefgtsnmopqr"), False),  # epochs of its own
+        (("abcdefghijklmnopqabc", "dhajkbcilefgtsnmodha"), False),  # and a remainder
+        (("abcdefghijabcdefghij", "klmnopqrstklmnopqrst"), False),  # shares
+        (("abcdefghijk", "abcdefghijk"[::-1]), False),  # too short to tell
     ],
 )
 def test_shares_of_an_endless_epoch_in_an_order_of_its_own(
-    orders: tuple[str, ...], common: int
+    orders: tuple[str, ...], is_told: bool
 ) -> None:
-    found = find(*read(*orders), is_whole=False)
-    codes = [code for code, _, _ in found]
-    assert codes == ["examples-repeated"] * bool(common)
+    once = "abcdefghijklmnopqrst"
+    seen = read(*orders)
+    examples = Examples(expected=read(once)[0], seen=seen, is_whole=False)
+    codes = [finding.code for finding in count_examples(examples)]
+    assert codes == ["examples-repeated"] * is_told
 
 
 def test_what_one_device_mixes_over_epochs_has_no_rounds() -> None:
