@@ -8,7 +8,9 @@ from distbench.samples.program import HEAD, Constrained
 from distbench.samples.replicas import count_replicas
 
 
-@fault("unexplained", "variable", (HEAD,), like="tensorflow/tensorflow#37834")
+@fault(
+    "hyperparameter-differs", "variable", (HEAD,), like="tensorflow/tensorflow#37834"
+)
 class ConstraintForgotten(Constrained):
     """The variable is kept positive on one device alone."""
 
@@ -17,7 +19,9 @@ class ConstraintForgotten(Constrained):
             super().constrain(copy)
 
 
-@fault("unexplained", "variable", (HEAD,), like="tensorflow/tensorflow#37834")
+@fault(
+    "hyperparameter-differs", "variable", (HEAD,), like="tensorflow/tensorflow#37834"
+)
 class NormConstraintForgotten(Constrained):
     """The columns of a variable are held to a norm on one device alone."""
 

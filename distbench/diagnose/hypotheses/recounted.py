@@ -9,40 +9,51 @@ from distbench.diagnose.context import Context, Hypothesis
 from distbench.trace import UPDATED, Trace
 
 
-def explain_by_counted_replicas(context: Context) -> Iterator[Hypothesis]:
-    """The state is what one device leaves if a rule counts N replicas in the sum.
+def explain_by_share_of_sum(context: Context) -> Iterator[Hypothesis]:
+    """The state is what one device makes of an N-th of the sum, or of N times as much.
 
-    Or if it takes an N-th of the sum, or N times as much, where a rule makes several
-    things of it and one of them is wrong: a direction beside a momentum, say.
+    Where a rule makes several things of the sum, one of them may be so: a direction
+    beside a momentum, say.
     """
-    if context.phase not in UPDATED:
-        return
-    for trace in context.evidence.fed.recounted:
-        predicted = context.read_state(trace)
-        if predicted:
-            yield _name(context, trace, predicted)
+    for trace, predicted in _list_tried(context):
+        if (noted := trace.notes.get("factor")) is None:
+            continue
+        factor = float(str(noted))
+        share = "an N-th of the sum" if factor < 1 else "N times the sum"
+        yield Hypothesis(
+            code="mean-instead-of-sum" if factor < 1 else "double-reduction",
+            predicted=predicted,
+            detail=f"it is what the rule makes of {share} on one device, with "
+            f"N = {context.replicas}",
+            ratio=factor,
+            advice="The gradients are summed once, and the loss is divided by the "
+            "global batch: the rule takes the sum as it is.",
+        )
 
 
-def _name(context: Context, trace: Trace, predicted: dict[int, Array]) -> Hypothesis:
-    n = context.replicas
-    factor = trace.notes.get("factor")
-    if factor is None:
-        return Hypothesis(
+def explain_by_told_count(context: Context) -> Iterator[Hypothesis]:
+    """The state is what one device leaves if it is told of N replicas.
+
+    So is whatever a program does on clusters alone: any other cause tells more.
+    """
+    for trace, predicted in _list_tried(context):
+        if "told" not in trace.notes:
+            continue
+        yield Hypothesis(
             code="hyperparameter-differs",
             predicted=predicted,
             detail="it is what the rule makes of the same sum on one device if it is "
-            f"told that there are N = {n} replicas: something in it depends on "
-            "num_replicas_in_sync",
+            f"told that there are N = {context.replicas} replicas: something in it "
+            "depends on num_replicas_in_sync",
             advice="The sum has the parts of all replicas, so that what a rule makes "
             "of it does not depend on their number.",
         )
-    is_less = float(str(factor)) < 1
-    share = "an N-th of the sum" if is_less else "N times the sum"
-    return Hypothesis(
-        code="mean-instead-of-sum" if is_less else "double-reduction",
-        predicted=predicted,
-        detail=f"it is what the rule makes of {share} on one device, with N = {n}",
-        ratio=float(str(factor)),
-        advice="The gradients are summed once, and the loss is divided by the global "
-        "batch: the rule takes the sum as it is.",
-    )
+
+
+def _list_tried(context: Context) -> Iterator[tuple[Trace, dict[int, Array]]]:
+    """What was tried, with the values that it leads to, if any."""
+    if context.phase not in UPDATED:
+        return
+    for trace in context.evidence.fed.recounted:
+        if predicted := context.read_state(trace):
+            yield trace, predicted

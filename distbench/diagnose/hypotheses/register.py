@@ -233,7 +233,7 @@ CAUSES: tuple[Explain, ...] = (
     slot_carried.explain_by_carried,
     slot_constant.explain_by_constant,
     slot_pace.explain_by_pace,
-    recounted.explain_by_counted_replicas,
+    recounted.explain_by_share_of_sum,
     ranks.explain_by_ranks,
     masks.explain_by_parts,
     masks.explain_by_mask,
@@ -263,9 +263,12 @@ APART: tuple[Explain, ...] = (slots.explain_by_own_way, update.explain_by_diverg
 """What is said of replicas that differ, whatever they hold. It would hide what is known
 of some variables, so it is asked of those of which nothing is."""
 
-LEAST: tuple[Explain, ...] = (by_hand.explain_by_own_steps,)
-"""What is done to each replica's gradient, whatever it is: of a rule that shows the sum
-that it took, that sum tells more."""
+LEAST: tuple[Explain, ...] = (
+    by_hand.explain_by_own_steps,
+    recounted.explain_by_told_count,
+)
+"""What is done to each replica's gradient, or on clusters alone, whatever it is: of a
+rule that shows the sum that it took, that sum tells more; so does any other cause."""
 
 
 def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
