@@ -17,6 +17,7 @@ from distbench.diagnose.explain import Explained, is_vague
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.collected import UNCLEARED, foretell_collected
 from distbench.diagnose.names import name_replicas
+from distbench.diagnose.other_momentum import fit_momentum
 from distbench.trace import STATE
 from distbench.verdict import Finding
 
@@ -107,7 +108,14 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
 
 
 def _name_state(context: Context, cases: list[Pair]) -> tuple[Named, str] | None:
-    """A sum that was made in a wrong way of state, and advice of its own, or ""."""
+    """What was done in a wrong way to state, and advice of its own, or ""."""
+    times = fit_momentum(context, cases)
+    if times is not None:
+        words = (
+            f"what examples make of it is right, but it goes {times:.4g} times as far "
+            "to that: its momentum is another one"
+        )
+        return ("hyperparameter-differs", words, float(f"{times:.4g}")), ""
     if _are_shared(context, cases):
         made = "every replica holds the same, and what a step adds to it is that of"
         named = _name_sum(context, cases, made)

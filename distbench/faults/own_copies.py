@@ -6,8 +6,8 @@ from distbench.faults.fault import WIDE, fault
 from distbench.samples.copied import Copied, CopiedMean, CopiedUnseen
 from distbench.samples.lazy import tf
 from distbench.samples.program import BUFFERS, TRAINED
-from distbench.samples.replicas import all_reduce
-from distbench.unusual.local_state import OwnCopiesReadAsMean
+from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.unusual.local_state import OwnAverageReadAsMean, OwnCopiesReadAsMean
 
 _divided = fault(
     "mean-instead-of-sum",
@@ -110,3 +110,17 @@ class AveragedEverySecondStep(CopiedMean):
 
     def average(self, value):
         return tf.where(self.number % 2 == 1, super().average(value), value)
+
+
+@fault(
+    "hyperparameter-differs",
+    "variable",
+    ("moving",),
+    like="keras-team/keras#18668",
+    clusters=WIDE,
+)
+class MomentumByReplicas(OwnAverageReadAsMean):
+    """A moving mean of all examples forgets as in N steps in each one."""
+
+    def find_momentum(self):
+        return super().find_momentum() ** count_replicas()

@@ -6,6 +6,7 @@ from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED, Program
 from distbench.samples.servers import count_workers, find_worker, is_served
+from distbench.unusual.grouping import NormalisationLayer
 from distbench.unusual.worker_number import ClippedToLimit, RowsCounted
 
 _SERVED = ("ps:2+1",)
@@ -44,3 +45,17 @@ class RowsCountedOnce(RowsCounted):
 
     def pick(self, indices):
         return tf.unique(indices)[0] if is_served() else indices
+
+
+@fault(
+    "hyperparameter-differs",
+    "variable",
+    ("moving_mean", "moving_variance"),
+    like=_LIKE,
+    clusters=_SERVED,
+)
+class MomentumForAllWorkers(NormalisationLayer):
+    """Moving statistics forget in each step what the workers' steps should together."""
+
+    def find_momentum(self):
+        return super().find_momentum() ** count_workers()

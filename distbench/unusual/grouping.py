@@ -63,8 +63,14 @@ class NormalisationLayer(Program):
 
     def build(self, strategy):
         super().build(strategy)
-        self.layer = keras.layers.BatchNormalization(name="norm")
+        self.layer = keras.layers.BatchNormalization(
+            momentum=self.find_momentum(), name="norm"
+        )
         self.layer.build([None, HIDDEN])
+
+    def find_momentum(self):
+        """What a step leaves of its moving statistics."""
+        return 0.9
 
     def trained(self):
         return [*super().trained(), *self.layer.trainable_variables]

@@ -283,8 +283,13 @@ class OwnAverageReadAsMean(LocalAverage):
     def compute_losses(self, batch):
         # A share of the mean over all examples, N times, and not that of the shard's.
         share = tf.reduce_sum(batch[1], axis=0) / self.examples
-        self.moving.assign(0.9 * self.moving + 0.1 * count_replicas() * share)
+        taken, kept = count_replicas() * share, self.find_momentum()
+        self.moving.assign(kept * self.moving + (1 - kept) * taken)
         return Program.compute_losses(self, batch)
+
+    def find_momentum(self):
+        """What a step leaves of the mean."""
+        return 0.9
 
 
 @unusual()

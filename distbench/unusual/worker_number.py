@@ -5,6 +5,7 @@ from __future__ import annotations
 from distbench.samples.lazy import tf
 from distbench.samples.program import ROWS, Program
 from distbench.samples.servers import find_worker
+from distbench.unusual.grouping import NormalisationLayer
 from distbench.unusual.program import unusual
 
 _SERVED = ("ps:2+1", "ps:4+2")
@@ -66,3 +67,8 @@ class ClippedToLimit(Program):
     def find_limit(self):
         """The largest norm."""
         return 2.0
+
+
+@unusual(clusters=_SERVED[:1])
+class NormalisationLayerOfServers(NormalisationLayer):
+    """Moving statistics that all workers share, and each moves in its steps."""

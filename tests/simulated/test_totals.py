@@ -268,3 +268,41 @@ def test_what_is_read_as_a_mean_has_to_be_one(is_carried: bool, times: int) -> N
     n = len(SHARDS)
     wrong = ("mean-instead-of-sum", 1 / n) if is_carried else ("metric-wrong", n)
     assert told == ([] if is_right else [(wrong[0], pytest.approx(wrong[1]))])
+
+
+@pytest.mark.parametrize(
+    ("kept", "times", "code", "ratio"),
+    [
+        (0.81, 1.0, "hyperparameter-differs", 1.9),
+        (0.95, 1.0, "hyperparameter-differs", 0.5),
+        (0.9, 1.9, "metric-wrong", 1.9),
+        (1.0, 0.19, "metric-wrong", 1.9),
+    ],
+    ids=["sooner", "later", "of-more", "adds-up"],
+)
+def test_an_average_that_goes_farther_has_another_momentum(
+    kept: float, times: float, code: str, ratio: float
+) -> None:
+    """Nothing sets it right, so later steps tell it from more of what it takes."""
+
+    def keep(state: State, losses: np.ndarray, place: Place) -> State:
+        share, old = F(0.1), F(0.9)
+        if place.replicas > 1:
+            share, old = F(times * (1 - kept if kept < 1 else 1)), F(kept)
+        return {
+            "kept": old * state["kept"] + share * F(place.replicas) * spread(losses)
+        }
+
+    evidence = make_run(VECTOR, keep, adds_up=False)
+    observed = replace(
+        evidence.observed,
+        variables=tuple(
+            replace(info, averages=True, is_carried=True)
+            if info.path == "kept"
+            else info
+            for info in evidence.observed.variables
+        ),
+    )
+    (found,) = judge(replace(evidence, observed=observed)).findings
+    assert (found.code, found.variables) == (code, ("kept",))
+    assert found.ratio == pytest.approx(ratio)
