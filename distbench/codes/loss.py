@@ -100,6 +100,10 @@ CODES = (
         ),
         confirm="Set the regularisation to 0: the finding disappears.",
         fix="Divide the penalty by num_replicas_in_sync before it joins the loss.",
+        fix_alone=(
+            "Give the penalty one weight, whatever the number of workers: each takes "
+            "steps of its own, and every step has the whole penalty."
+        ),
     ),
     Code(
         name="loss-misreported",

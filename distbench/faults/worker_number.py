@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED, Program
+from distbench.samples.program import HEAD, SECOND, TRAINED, PenalisedProgram, Program
 from distbench.samples.servers import count_workers, find_worker, is_served
 from distbench.unusual.grouping import NormalisationLayer
 from distbench.unusual.worker_number import ClippedToLimit, RowsCounted
@@ -59,3 +59,17 @@ class MomentumForAllWorkers(NormalisationLayer):
 
     def find_momentum(self):
         return super().find_momentum() ** count_workers()
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
+    (SECOND, HEAD),
+    like="tensorflow/models#6195",
+    clusters=_SERVED,
+)
+class PenaltySharedOut(PenalisedProgram):
+    """The penalty is divided by the workers, each of which takes steps of its own."""
+
+    def share_penalty(self, penalty):
+        return penalty / count_workers()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import ROWS, Program
+from distbench.samples.program import ROWS, PenalisedProgram, Program
 from distbench.samples.servers import find_worker
 from distbench.unusual.grouping import NormalisationLayer
 from distbench.unusual.program import unusual
@@ -72,3 +72,8 @@ class ClippedToLimit(Program):
 @unusual(clusters=_SERVED[:1])
 class NormalisationLayerOfServers(NormalisationLayer):
     """Moving statistics that all workers share, and each moves in its steps."""
+
+
+@unusual(clusters=_SERVED[:1])
+class PenalisedProgramOfServers(PenalisedProgram):
+    """Every worker's steps have the whole penalty, as there is one replica in each."""

@@ -29,3 +29,13 @@ def test_what_only_the_penalty_reaches_is_told_from_a_sum_of_sums(
     (finding,) = judge(run.observe(Fault(penalty=lambda r, s: part))).findings
     assert (finding.code, finding.variables) == (code, variables)
     assert finding.phase == "local_gradient"
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0])
+def test_a_penalty_of_another_weight_is_told_of_a_single_replica(times: float) -> None:
+    """As where each worker of parameter servers has a share of it."""
+    setup = Setup(replicas=1, shards=(16,), penalty=0.25, shards_known=False)
+    evidence = Simulation(setup).observe(Fault(penalty=lambda r, s: times))
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.variables) == ("regularizer-not-scaled", (KERNEL,))
+    assert "num_replicas_in_sync" not in finding.explanation

@@ -45,7 +45,7 @@ def explain_by_penalty(context: Context) -> Iterator[Hypothesis]:
 
 def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
     """Where the penalty is not known: what is too much is a · θ + b · sign(θ)."""
-    if context.evidence.penalty is not None or context.replicas == 1:
+    if context.evidence.penalty is not None:
         return
     thetas = {
         number: theta
