@@ -157,5 +157,9 @@ CODES = (
             "metric outside strategy.run. What is no sum, as a maximum, has to be "
             "gathered from all replicas before it is kept."
         ),
+        fix_alone=(
+            "Update it in every step, whichever worker takes it, with what is made of "
+            "the step's own batch, unscaled by the number of workers."
+        ),
     ),
 )

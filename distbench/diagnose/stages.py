@@ -75,7 +75,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         wrong = [j for j in later if j.comparison.relation == relation]
         if wrong:
             context = make_context(evidence, chain, "variable", wrong)
-            context = leave_out_misled(context, _list_misled_steps(evidence, later))
+            context = leave_out_misled(context, _list_wrong_counts(evidence, later))
             told = list(report_causes(context, explain(context), wrong))
             findings = [*leave_out_following(findings, told), *told]
     if chain.broken and not findings:
@@ -84,10 +84,18 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     return put_begun_first(evidence, findings)
 
 
-def _list_misled_steps(evidence: Evidence, wrong: list[Judged]) -> set[int]:
-    """Steps in which a number is wrong that neither gradients nor examples lead."""
-    counts = find_counts(evidence)
-    return {j.comparison.step for j in wrong if j.comparison.variable in counts}
+def _list_wrong_counts(evidence: Evidence, wrong: list[Judged]) -> dict[int, set[str]]:
+    """By step, wrong numbers that neither gradients nor examples lead.
+
+    What a metric counts leads nothing but what it shows.
+    """
+    shown = {path for metric in evidence.observed.metrics for path in metric.state}
+    counts = find_counts(evidence) - shown
+    found: dict[int, set[str]] = {}
+    for link in wrong:
+        if link.comparison.variable in counts:
+            found.setdefault(link.comparison.step, set()).add(link.comparison.variable)
+    return found
 
 
 def _leave_out_told(findings: list[Finding]) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -161,17 +161,20 @@ def _tell_uncleared(context: Context) -> Explained | None:
     )
 
 
-def leave_out_misled(context: Context, steps: Collection[int]) -> Context:
+def leave_out_misled(context: Context, counts: Mapping[int, set[str]]) -> Context:
     """Without totals that get nothing in some steps, or no multiple of what is due.
 
     Args:
         context: Wrong totals.
-        steps: Those in which a number is wrong that neither gradients nor examples
-            lead: what is made of a wrong count of steps follows from that.
+        counts: By step, wrong numbers that neither gradients nor examples lead: what
+            is made of a wrong count of steps follows from that. The count does not.
     """
     kept: list[Pair] = []
     for part in context.part_by_variable():
-        is_led = all(case.key.step in steps for case in part.cases)
+        is_led = all(
+            counts.get(case.key.step, set()) - {case.key.variable}
+            for case in part.cases
+        )
         if not is_led or _fit_factor(list(part.cases)):
             kept += part.cases
     return context.select(tuple(kept))
@@ -295,6 +298,8 @@ def _are_extremes(changes: Changes | None) -> bool:
 def _tell_total(context: Context, cases: list[Pair]) -> Told:
     if not all(np.all(np.isfinite(case.observed)) for case in cases):
         return "what the replicas add to it is Inf or NaN", None
+    if context.replicas == 1:
+        return f"{_tell_factor(cases, 'what is added to it')} what is due", None
     if _are_shared(context, cases):
         fit = _fit_factor(cases)
         times = "not" if fit is None else f"{fit:.6g} times"
@@ -318,7 +323,8 @@ def _tell_total(context: Context, cases: list[Pair]) -> Told:
     if some and not any(np.any(change) for found in apart.values() for change in found):
         return f"nothing is added to it by {name_replicas(apart)}", tuple(sorted(apart))
     replicas = tuple(sorted(apart)) if some else None
-    return f"{_tell_factor(cases)} what the global batch adds", replicas
+    told = _tell_factor(cases, "what the replicas add to it together")
+    return f"{told} what the global batch adds", replicas
 
 
 def _are_shared(context: Context, cases: list[Pair]) -> bool:
@@ -357,11 +363,9 @@ def _split(changes: Changes) -> list[tuple[Array, Array]]:
     return [(replica.change, shard.change) for replica, shard in pairs]
 
 
-def _tell_factor(cases: list[Pair]) -> str:
+def _tell_factor(cases: list[Pair], what: str) -> str:
     fit = _fit_factor(cases)
-    if fit is None:
-        return "what the replicas add to it together is not"
-    return f"what the replicas add to it together is {fit:.6g} times"
+    return f"{what} is not" if fit is None else f"{what} is {fit:.6g} times"
 
 
 def _fit_factor(cases: list[Pair]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import fault
+from distbench.faults.metrics import COUNT, TOTAL, Metered
 from distbench.samples.lazy import tf
 from distbench.samples.program import HEAD, SECOND, TRAINED, PenalisedProgram, Program
 from distbench.samples.servers import count_workers, find_worker, is_served
@@ -59,6 +60,15 @@ class MomentumForAllWorkers(NormalisationLayer):
 
     def find_momentum(self):
         return super().find_momentum() ** count_workers()
+
+
+@fault("metric-wrong", "loss", (TOTAL, COUNT), like=_LIKE, clusters=_SERVED)
+class MetricOfFirstWorker(Metered):
+    """The metric takes the steps of worker 0 alone."""
+
+    def feed(self, losses):
+        weight = tf.where(tf.equal(find_worker(), 0), 1.0, 0.0)
+        self.metric.update_state(losses, sample_weight=weight * tf.ones_like(losses))
 
 
 @fault(

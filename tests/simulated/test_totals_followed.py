@@ -11,6 +11,7 @@ import pytest
 from evidence_changes import change_evidence
 from judged_runs import MEAN
 from own_state import (
+    EXAMPLES,
     METRIC,
     VECTOR,
     F,
@@ -28,7 +29,15 @@ from training_simulator import Fault
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence, Tier
-from distbench.trace import INITIAL, STATE, WHOLE, Trace, TraceKey, VariableInfo
+from distbench.trace import (
+    INITIAL,
+    STATE,
+    WHOLE,
+    MetricInfo,
+    Trace,
+    TraceKey,
+    VariableInfo,
+)
 from distbench.verdict import Status
 
 
@@ -83,6 +92,24 @@ def test_a_total_made_of_a_wrong_count_of_steps_follows_from_it(more: int) -> No
     findings = judge(count_steps(evidence, more)).findings
     wrong = "micro" if more else "kept"
     assert {name for f in findings for name in f.variables} == {wrong}
+
+
+def count_updates_once(state: State, losses: np.ndarray, place: Place) -> State:
+    """A mean of the losses' means, which one step on the cluster leaves out."""
+    taken = F(place.replicas == 1 or place.step != 1)
+    mean = F(place.replicas) * losses.sum(dtype=F) / F(EXAMPLES)
+    return {"total": state["total"] + taken * mean, "count": state["count"] + taken}
+
+
+def test_a_count_of_a_metric_is_no_count_of_steps_that_leads_it() -> None:
+    """It is the same whatever the examples are, and nothing but the metric has it."""
+    evidence = make_run(METRIC, count_updates_once)
+    metric = MetricInfo(name="loss", state=("total", "count"))
+    observed = replace(evidence.observed, metrics=(metric,))
+    findings = judge(replace(evidence, observed=observed)).findings
+    assert {f.code for f in findings} == {"metric-wrong"}
+    assert {name for f in findings for name in f.variables} == {"total", "count"}
+    assert {f.step for f in findings} == {1}
 
 
 @pytest.mark.parametrize(
