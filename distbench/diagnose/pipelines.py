@@ -25,8 +25,9 @@ def describe_pipeline(examples: Examples | None) -> tuple[str, ...]:
     if not examples.is_known:
         return () if is_told else (_UNSURE,)
     notes = [] if is_told else [_note_unlike(examples)]
+    notes.append(_note_sizes(examples))
     if not examples.apart:
-        notes += [_note_sizes(examples), _note_rounds(examples)]
+        notes.append(_note_rounds(examples))
         notes += [] if is_told else [_note_others(examples)]
     return tuple(filter(None, notes))
 
@@ -54,10 +55,15 @@ def _note_unlike(examples: Examples) -> str:
 
 
 def _note_sizes(examples: Examples) -> str:
-    """Whether all replicas together read another global batch than one device."""
+    """Whether a step has another global batch than one device's.
+
+    It is what all replicas together read, or each one who trains by himself.
+    """
     if len(examples.expected) < 2:
         return ""  # a lone batch is a remainder
     due = len(examples.expected[0])
+    if examples.apart:
+        return _note_own_sizes(examples, due)
     read = sum(len(own[0]) for own in examples.seen if own)
     if read == due:
         return ""
@@ -65,6 +71,21 @@ def _note_sizes(examples: Examples) -> str:
         f"note: in the first step all replicas together read {read} examples, where "
         f"one device reads {due}; a pipeline's part of a global batch is "
         "input_context.get_per_replica_batch_size(global_batch_size)"
+    )
+
+
+def _note_own_sizes(examples: Examples, due: int) -> str:
+    # The last batch of one device may be a remainder, and so is one that is alone.
+    usual = {len(batch) for batch in examples.expected[:-1]}
+    sizes = {len(own[0]) for own in examples.seen if len(own) > 1} - usual
+    if not sizes:
+        return ""
+    read = " or ".join(map(str, sorted(sizes)))
+    return (
+        f"note: a worker's first batch has {read} examples, and one device's {due}. "
+        "Each worker takes steps of its own, so a loss that divides by a constant "
+        "global size is another one than on one device, and a mean over the own batch "
+        "is not"
     )
 
 

@@ -147,10 +147,26 @@ def test_another_global_batch_than_that_of_one_device_is_told(
     examples = Examples(expected=EPOCH, seen=seen, is_whole=True)
     assert len(describe_pipeline(examples)) == bool(note)
     assert note in "".join(describe_pipeline(examples))
-    apart = Examples(expected=EPOCH, seen=seen, is_whole=True, apart=True)
-    assert not describe_pipeline(apart)
     lone = Examples(expected=EPOCH[:1], seen=seen, is_whole=True)
     assert not describe_pipeline(lone)
+
+
+@pytest.mark.parametrize(
+    ("seen", "note"),
+    [
+        ((EPOCH, EPOCH[::-1]), ""),
+        (((("a", "b", "c"),), (("d", "e"),)), ""),  # a lone batch is a remainder
+        ((EPOCH, (("a", "b"), ("c", "d"), ("e", "f"))), "first batch has 2 examples"),
+        (((("a",), ("b",)), (("c", "d"), ("e", "f"))), "has 1 or 2 examples"),
+    ],
+    ids=["whole", "remainder", "smaller", "several-sizes"],
+)
+def test_batches_of_workers_apart_are_as_large_as_those_of_one_device(
+    seen: tuple, note: str
+) -> None:
+    apart = Examples(expected=EPOCH, seen=seen, is_whole=True, apart=True)
+    assert len(describe_pipeline(apart)) == bool(note)
+    assert note in "".join(describe_pipeline(apart))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +218,7 @@ def test_examples_that_one_device_does_not_have_cannot_be_counted(apart: bool) -
     drawn = ((("u", "v"), ("w", "x")), (("y",), ("z",)))
     whole = Examples(expected=EPOCH, seen=drawn, is_whole=True, apart=apart)
     assert not list(count_examples(whole))
-    (note,) = describe_pipeline(whole)
+    note = describe_pipeline(whole)[0]
     assert "of 6 examples that the replicas read, one device has 0 in its" in note
 
 
