@@ -183,11 +183,13 @@ def tell_lost_gradient(
         code="unexplained",
         detail="the losses add up to that of the global batch, and their gradients not "
         "to its gradient: what a replica takes from others before the gradient is a "
-        "constant to its tape. ReplicaContext.all_reduce and all_gather have a "
-        "gradient that goes back to all replicas; merge_call and stop_gradient do not",
+        "constant to its tape",
         confidence=0.0,
         cases=tuple(case for cause in lost for case in cause.cases),
         replicas=None,
         ratio=None,
+        advice="Take it by ReplicaContext.all_reduce or all_gather, whose gradient "
+        "goes back to all replicas; that of merge_call or behind stop_gradient does "
+        "not.",
     )
     return (told, *(cause for cause in causes if cause not in lost))

@@ -16,14 +16,24 @@ from distbench.diagnose.rank import LEAST, Ranked
 from distbench.split import tell_split
 from distbench.trace import COMPUTED
 
-_READINGS = (
-    describe_constraint,
-    describe_astray,
-    describe_alone,
-    describe_exchange,
-    describe_untouched,
+_AT_PLACE = (
+    "Mend what is made there: it has to be one device's, or shares that add up to it."
 )
-"""What is known of values without a cause: the first that has something to say."""
+_READINGS = (
+    (describe_constraint, "Apply the constraint after each step, on both sides."),
+    (describe_astray, _AT_PLACE),
+    (
+        describe_alone,
+        "Make it of all replicas' examples before it is used (all_reduce, all_gather).",
+    ),
+    (
+        describe_exchange,
+        "Hold each of these against what one device has of the global batch.",
+    ),
+    (describe_untouched, "Do the same to the gradient on both sides."),
+)
+"""What is known of values without a cause: the first that has something to say, and
+what to do then."""
 
 
 def leave_unexplained(context: Context, best: Ranked | None) -> Explained:
@@ -38,12 +48,19 @@ def leave_unexplained(context: Context, best: Ranked | None) -> Explained:
         astray = describe_astray(context)
         words += f"; {astray}" if astray else ""
     else:
-        words = next(filter(None, (tell(context) for tell in _READINGS)), "")
-    words = words or f"no known cause explains what is wrong{_tell_nearest(best)}"
-    if not advice:
+        words, advice = _tell_known(context)
+        words = words or f"no known cause explains what is wrong{_tell_nearest(best)}"
         words += _advise_even(context)
     left = explain_all(context, "unexplained", words, confidence=0.0)
     return replace(left, advice=advice)
+
+
+def _tell_known(context: Context) -> tuple[str, str]:
+    for describe, advice in _READINGS:
+        words = describe(context)
+        if words:
+            return words, advice
+    return "", ""
 
 
 def _tell_nearest(best: Ranked | None) -> str:

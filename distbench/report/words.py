@@ -147,7 +147,7 @@ def name_origin(finding: Finding) -> str:
     if finding.code in _NUMBERLESS:
         text = f"{_NUMBERLESS[finding.code]}, and no number to explain"
     if finding.code == "unexplained":
-        text = "none that is known explains the error"
+        text = "no known cause foretells the numbers of the error"
     if finding.confirmed is not None:
         text += (
             "; confirmed: with the right gradient put in its place the outcome is right"

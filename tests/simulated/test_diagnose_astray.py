@@ -201,6 +201,7 @@ def test_what_no_code_is_about_is_told_with_its_place() -> None:
     assert "in element [5] of all rows replicas have 0 there, one device 5" in (
         finding.explanation
     )
+    assert "Mend what is made there" in finding.explanation
 
 
 def test_an_addend_under_a_floor_for_the_sum_is_told() -> None:

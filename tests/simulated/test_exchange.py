@@ -75,6 +75,7 @@ def test_right_losses_with_wrong_gradients_tell_what_the_tape_lost() -> None:
     (finding,) = judgement.findings
     assert (finding.code, finding.phase) == ("unexplained", "local_gradient")
     assert "constant to its tape" in finding.explanation
+    assert finding.explanation.endswith("behind stop_gradient does not.")
     other = judge(note(Exchanging(scale=1.3).make_evidence(), "features"))
     assert "constant to its tape" not in other.findings[0].explanation
 

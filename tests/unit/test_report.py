@@ -52,7 +52,7 @@ def test_the_report_has_runs_findings_reasons_and_a_summary() -> None:
     ("code", "words"),
     [
         ("replicas-diverged", "shown by how the values differ"),
-        ("unexplained", "none that is known explains the error"),
+        ("unexplained", "no known cause foretells the numbers of the error"),
     ],
 )
 def test_a_cause_that_foretells_no_number_has_no_share(code: str, words: str) -> None:
