@@ -10,9 +10,15 @@ import numpy as np
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.intermediates import Astray, find_astray
 from distbench.compare.paired import Array, join_rows
-from distbench.compare.ratio import SAME, are_alike, fit_common_ratio
+from distbench.compare.ratio import (
+    SAME,
+    are_alike,
+    are_same_factors,
+    fit_common_ratio,
+)
 from distbench.compare.values import name_value
 from distbench.diagnose.context import Context
+from distbench.diagnose.fit import fit_cases
 from distbench.evidence import Inside
 from distbench.trace import COMPUTED
 
@@ -48,7 +54,7 @@ def describe_astray(context: Context) -> str:
     what = "the loss is made of" if context.phase in COMPUTED else "the step is made of"
     words = (
         f"what {what} first goes another way than on one device at "
-        f"{_name_place(found[0])}: {_tell_values(found[0])}"
+        f"{_name_place(found[0])}: {_tell_values(found[0], find_meant(context))}"
     )
     others = _name_others(found)
     return f"{words}; so it does, by itself, at {others}" if others else words
@@ -64,6 +70,29 @@ def describe_own(inside: Inside, step: int) -> str:
     return (
         f"note: what is taken of the own shard begins at {_name_place(found[0])}{more}"
     )
+
+
+def find_meant(context: Context) -> float:
+    """By what number all replicas may multiply a value, as what follows makes up.
+
+    A count that is divided by N, and divides a loss that is divided by N: then the
+    loss is wrong by N times what that value is, or by an N-th.
+
+    Returns:
+        1 where nothing makes up for a factor of N or 1/N.
+    """
+    times, n = find_times(list_astray(context)), context.replicas
+    step = min(case.key.step for case in context.cases)
+    fit = fit_cases(case for case in context.cases if case.key.step == step)
+    if context.phase not in COMPUTED or not times or fit is None:
+        return 1.0
+    if fit.residual_share > SAME:
+        return 1.0
+    for meant in (1.0, 1 / n, float(n)):
+        left = times / meant
+        if any(are_same_factors(fit.ratio, one) for one in (left, 1 / left)):
+            return meant
+    return 1.0
 
 
 def tell_place_of(context: Context, times: float) -> str:
@@ -87,7 +116,7 @@ def _name_others(found: Sequence[Astray]) -> str:
     return ", ".join(others[:_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
-def _tell_values(one: Astray) -> str:
+def _tell_values(one: Astray, meant: float) -> str:
     whole, parts = one.whole, one.parts
     rows = next(join_rows(whole, parts), None)
     if rows is not None:
@@ -107,8 +136,7 @@ def _tell_values(one: Astray) -> str:
     if one.of_one is not None:
         return f"{told}: all have what the examples of replica {one.of_one} alone give"
     if one.is_alike and not one.is_own:
-        times = find_times([one])
-        ratio = "" if times is None else f", {times:.6g} times as much"
+        ratio = _tell_times(find_times([one]), meant, len(parts))
         return f"{told}{ratio}; all have the same, so look at what they exchange"
     if one.in_full == "numbers":
         count = len(parts)
@@ -133,6 +161,17 @@ def _tell_values(one: Astray) -> str:
             f"{told}: each takes its own addend of a sum over all for the whole of it"
         )
     return told
+
+
+def _tell_times(times: float | None, meant: float, n: int) -> str:
+    if times is None:
+        return ""
+    if meant == 1:
+        return f", {times:.6g} times as much"
+    share = f"1/{n} of that" if meant < 1 else f"{n} times that"
+    return (
+        f": {times / meant:.6g} times {share}, for which the rest of the loss makes up"
+    )
 
 
 def _find_worst(whole: Array, parts: Sequence[Array]) -> tuple[np.intp, ...]:

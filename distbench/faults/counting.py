@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from distbench.faults.fault import fault
-from distbench.unusual.counting import NegativesOfAllCounted
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.program import TRAINED
+from distbench.samples.replicas import count_replicas
+from distbench.unusual.counting import NegativesOfAllCounted, OneMoreThanTheCount
 
 
 @fault("unexplained", "loss", like="nomewang/M3DM#7")
@@ -13,3 +15,20 @@ class PlacesInTheOwnShardCounted(NegativesOfAllCounted):
     def find_first(self, size):
         del size
         return 0
+
+
+@fault(
+    "scale-error",
+    "loss",
+    ("", *TRAINED),
+    like="huggingface/transformers#34242",
+    clusters=WIDE,
+)
+class OneMoreThanTheMeanCount(OneMoreThanTheCount):
+    """One more is added to the mean of the replicas' numbers, not an N-th of one."""
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) / count_replicas()
+
+    def count(self, number):
+        return super().count(number / count_replicas())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import keras, tf
 from distbench.samples.program import Program
-from distbench.samples.replicas import count_replicas, find_replica, gather
+from distbench.samples.replicas import all_reduce, count_replicas, find_replica, gather
 from distbench.unusual.exchange import NegativesOfAll
 from distbench.unusual.local_state import make_local
 from distbench.unusual.program import unusual
@@ -111,3 +111,17 @@ class MeanOfThisStep(MeanOfSizes):
     def report(self, loss):
         self.sizes.update_state(loss * count_replicas())
         return loss
+
+
+@unusual()
+class OneMoreThanTheCount(Program):
+    """A loss over the examples of a kind in the batch of all, and one more of them."""
+
+    def reduce_losses(self, losses, batch):
+        weights = tf.cast(batch[2][:, 0] > 0, self.dtype)
+        total = tf.reduce_sum(losses * weights)
+        return total / self.count(all_reduce("sum", tf.reduce_sum(weights)))
+
+    def count(self, number):
+        """What the loss is divided by, of the number of all."""
+        return number + 1

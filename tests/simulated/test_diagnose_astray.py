@@ -97,14 +97,14 @@ def test_the_ratio_of_what_all_have_alike_is_told() -> None:
     assert "2 times as much" in finding.explanation
 
 
-def test_what_all_have_0_times_is_a_multiple() -> None:
-    inside = look("Sum", lose)
+def explain_ratio(inside: Inside, factor: float) -> float | None:
+    """The ratio that is told where all of a loss has a factor."""
     evidence = note(Simulator(by_statistics).make_evidence(), "features")
     case = Pair(
         key=TraceKey(step=0, phase="loss"),
         relation="reference",
         against=GLOBAL,
-        observed=np.zeros(()),
+        observed=np.full((), factor),
         expected=np.ones(()),
         margin=Margin(),
         dtype="float32",
@@ -112,7 +112,34 @@ def test_what_all_have_0_times_is_a_multiple() -> None:
     looked = replace(evidence, inside=inside)
     context = Context(evidence=looked, phase="loss", cases=(case,))
     (found,) = explain_by_own_value(context)
-    assert (found.code, found.ratio) == ("scale-error", 0.0)
+    assert found.code == "scale-error"
+    is_undone = "for which the rest of the loss makes up" in found.detail
+    assert is_undone is (found.ratio not in (0, 2))
+    return found.ratio
+
+
+def test_what_all_have_0_times_is_a_multiple() -> None:
+    assert explain_ratio(look("Sum", lose), 0.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("power", "more", "told"),
+    [(1, 0, 0), (-1, 0, 0), (1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1)],
+    ids=["as-is", "divisor", "n-times", "share", "divisor-n", "divisor-share"],
+)
+def test_a_factor_of_the_replicas_that_the_loss_makes_up_for_is_meant(
+    power: int, more: int, told: int
+) -> None:
+    """All have 2 times what one device has; the loss is wrong by that and by N."""
+    n = Simulator(by_statistics).make_evidence().observed.replicas
+    factor = 2.0**power * float(n) ** more
+    assert explain_ratio(look("Sum", double), factor) == pytest.approx(
+        2 * float(n) ** told, rel=1e-6
+    )
+
+
+def test_a_loss_that_no_such_factor_has_tells_none() -> None:
+    assert explain_ratio(look("Sum", double), 0.77) == pytest.approx(2, rel=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])

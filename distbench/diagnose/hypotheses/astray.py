@@ -6,7 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from distbench.compare.intermediates import Astray
-from distbench.diagnose.astray import describe_astray, find_times, list_astray
+from distbench.diagnose.astray import (
+    describe_astray,
+    find_meant,
+    find_times,
+    list_astray,
+)
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.trace import COMPUTED
 
@@ -35,7 +40,7 @@ def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=describe_astray(context),
         phase="loss",
-        ratio=times,
+        ratio=None if times is None else times / find_meant(context),
     )
 
 
