@@ -8,7 +8,7 @@ from distbench.samples.lazy import tf
 from distbench.samples.program import HEAD, SECOND, TRAINED, PenalisedProgram, Program
 from distbench.samples.servers import count_workers, find_worker, is_served
 from distbench.unusual.grouping import NormalisationLayer
-from distbench.unusual.worker_number import ClippedToLimit, RowsCounted
+from distbench.unusual.worker_number import ClippedToLimit, RateByCount, RowsCounted
 
 _SERVED = ("ps:2+1",)
 _LIKE = "keras-team/keras#18668"
@@ -83,3 +83,11 @@ class PenaltySharedOut(PenalisedProgram):
 
     def share_penalty(self, penalty):
         return penalty / count_workers()
+
+
+@fault("lost-update", "variable", ("steps",), like=_LIKE, clusters=_SERVED)
+class CountedByFirstWorkerAlone(RateByCount):
+    """Worker 0 alone counts steps, as a chief does, and the rate follows the count."""
+
+    def count(self):
+        return tf.where(tf.equal(find_worker(), 0), 1.0, 0.0)

@@ -77,3 +77,28 @@ class NormalisationLayerOfServers(NormalisationLayer):
 @unusual(clusters=_SERVED[:1])
 class PenalisedProgramOfServers(PenalisedProgram):
     """Every worker's steps have the whole penalty, as there is one replica in each."""
+
+
+@unusual(clusters=_SERVED[:1])
+class RateByCount(Program):
+    """The step falls with a count of steps that all workers move on."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.steps = tf.Variable(0.0, name="steps", trainable=False)
+
+    def make_optimizer(self):
+        return None
+
+    def variables(self):
+        return [*self.trained(), self.steps]
+
+    def apply(self, gradients):
+        steps = tf.identity(self.steps.assign_add(self.count()))
+        for gradient, variable in zip(gradients, self.trained(), strict=True):
+            rate = 0.05 / (1 + 0.5 * steps)
+            variable.assign_sub(rate * tf.convert_to_tensor(gradient))
+
+    def count(self):
+        """How many steps a step is."""
+        return 1.0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 from distbench.verdict import Finding
 
 _TOLD = ("lost-update", "extra-update")
@@ -83,3 +86,51 @@ def test_what_slots_have_once_is_no_update_of_its_own() -> None:
 @pytest.mark.parametrize("count", [0, 2])
 def test_steps_of_all_replicas_are_no_matter_of_one(count: int) -> None:
     assert find_first({1: count}, scheduled=False).code not in _TOLD
+
+
+def add_count(
+    evidence: Evidence, counts: Sequence[int], due: Sequence[int]
+) -> Evidence:
+    """The same with a count; each of its steps begins as one device left the last."""
+    info = VariableInfo(
+        path="count", role="variable", shape=(), dtype="int64", trainable=False
+    )
+
+    def add(trace: Trace, found: Sequence[int], replicas: Sequence[int]) -> Trace:
+        values = {
+            TraceKey(
+                step=step, phase="variable", variable="count", replica=r
+            ): np.asarray(n)
+            for step, n in enumerate([0, *found], INITIAL)
+            for r in replicas
+        }
+        infos = (*trace.variables, info)
+        return replace(trace, variables=infos, values={**trace.values, **values})
+
+    return replace(
+        evidence,
+        observed=add(evidence.observed, counts, [0]),
+        reference=add(evidence.reference, due, [WHOLE, 0]),
+        twins=tuple(add(twin, due, [WHOLE]) for twin in evidence.twins),
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "due", "is_lost"),
+    [
+        ((1, 1, 3, 3), (1, 2, 3, 4), True),
+        ((0, 0, 3, 5), (1, 2, 3, 4), False),  # another step is wrong in another way
+        ((0, 0, 0, 0), (1, 0, 1, 0), False),  # what is begun anew
+        ((0, 1, 2, 3), (1, 2, 3, 4), False),  # it never moves
+    ],
+    ids=["some", "wrong-beside", "begun-anew", "never"],
+)
+def test_a_count_that_some_steps_do_not_move_is_told(
+    counts: Sequence[int], due: Sequence[int], is_lost: bool
+) -> None:
+    evidence = observe(Fault(), replicas=1, steps=4)
+    evidence = add_count(evidence, counts, due)
+    subject = replace(evidence.subject, scheduled=True)
+    (found,) = judge(replace(evidence, subject=subject)).findings
+    assert found.variables == ("count",)
+    assert (found.code == "lost-update") is is_lost

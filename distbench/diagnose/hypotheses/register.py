@@ -145,6 +145,7 @@ CAUSES: tuple[Explain, ...] = (
     traced.explain_by_traces,
     late.explain_by_late_copy,
     scheduled.explain_by_lost_step,
+    scheduled.explain_by_lost_count,
     scheduled.explain_by_extra_step,
     slots.explain_by_start,
     slots.explain_by_stillness,

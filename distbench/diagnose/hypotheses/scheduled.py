@@ -6,15 +6,16 @@ such as to try a step again, is wrong in its steps alone, and not in those aroun
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
-from distbench.compare.leading import is_trained
+from distbench.compare.leading import find_counts, is_trained
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.keepers import find_held
-from distbench.trace import UPDATED, WHOLE, Trace, TraceKey
+from distbench.trace import UPDATED, WHOLE, Trace, TraceKey, VariableInfo
 
 _MOST = 8
 """So often a step is taken to be applied."""
@@ -42,6 +43,29 @@ def explain_by_lost_step(context: Context) -> Iterator[Hypothesis]:
             code="lost-update",
             predicted=predicted,
             detail="it has nothing of the step's update, while it has those of others",
+            advice=_ADVICE,
+        )
+
+
+def explain_by_lost_count(context: Context) -> Iterator[Hypothesis]:
+    """A count of steps that some steps leave as it is, and others move on rightly.
+
+    On one device each step moves it by as much; what begins anew at some number may
+    stay as it is by that. What else is wrong in such a step is made of it.
+    """
+    if context.phase != "variable" or not context.evidence.subject.scheduled:
+        return
+    paths = find_counts(context.evidence) & context.infos.keys()
+    predicted: dict[int, Array] = {}
+    for path, cases in context.group_cases(lambda case: case.key.variable).items():
+        steps = {case.key.step for _, case in cases}
+        if path in paths and steps <= _find_still(context, context.infos[path]):
+            predicted |= {number: find_base(case) for number, case in cases}
+    if predicted:
+        yield Hypothesis(
+            code="lost-update",
+            predicted=predicted,
+            detail="it stays as it is in the step, and those of others move it on",
             advice=_ADVICE,
         )
 
@@ -85,11 +109,35 @@ def explain_by_extra_step(context: Context) -> Iterator[Hypothesis]:
 
 def _find_lost(context: Context) -> set[int]:
     """Steps that move nothing on the cluster; none where one device has such, too."""
+    return _list_still(context, partial(_moves, context))
+
+
+def _find_still(context: Context, info: VariableInfo) -> set[int]:
+    """The same of one variable, which each step of one device moves by as much."""
+    evidence, moved = context.evidence, []
+    for step in range(evidence.reference.steps):
+        key = TraceKey(step=step, phase="variable", variable=info.path)
+        before, after = find_held(evidence, info, key), evidence.reference.get(key)
+        if before is None or after is None:
+            return set()
+        moved.append(densify(after) - before)
+    if not all(np.array_equal(change, moved[0]) for change in moved):
+        return set()
+    return _list_still(context, partial(_is_moved, context, info))
+
+
+def _list_still(context: Context, moves: Callable[[Trace, int, int], bool]) -> set[int]:
+    """Steps of the cluster that do not move what all of one device move, and others do.
+
+    Args:
+        context: What was seen.
+        moves: Whether a step moves it in a trace, on a replica.
+    """
     evidence = context.evidence
     steps = range(evidence.reference.steps)
-    if not all(_moves(context, evidence.reference, step, WHOLE) for step in steps):
+    if not all(moves(evidence.reference, step, WHOLE) for step in steps):
         return set()
-    lost = {step for step in steps if not _moves(context, evidence.observed, step, 0)}
+    lost = {step for step in steps if not moves(evidence.observed, step, 0)}
     return lost if len(lost) < len(steps) else set()
 
 
@@ -102,13 +150,19 @@ def _is_right_after(context: Context, step: int) -> bool:
 
 def _moves(context: Context, trace: Trace, step: int, replica: int) -> bool:
     """Whether a step changes any variable that follows from gradients."""
-    for info in context.infos.values():
-        if info.role != "variable" or not is_trained(context.evidence, info.path):
-            continue
-        key = TraceKey(step=step, phase="variable", variable=info.path, replica=replica)
-        before, after = find_held(context.evidence, info, key), trace.get(key)
-        if before is None or after is None:
-            continue
-        if not np.array_equal(before, densify(after)):
-            return True
-    return False
+    return any(
+        _is_moved(context, info, trace, step, replica)
+        for info in context.infos.values()
+        if info.role == "variable" and is_trained(context.evidence, info.path)
+    )
+
+
+def _is_moved(
+    context: Context, info: VariableInfo, trace: Trace, step: int, replica: int
+) -> bool:
+    """Whether a step is known to change a variable."""
+    key = TraceKey(step=step, phase="variable", variable=info.path, replica=replica)
+    before, after = find_held(context.evidence, info, key), trace.get(key)
+    if before is None or after is None:
+        return False
+    return not np.array_equal(before, densify(after))
