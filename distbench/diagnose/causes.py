@@ -140,7 +140,9 @@ def _explain_part(context: Context) -> tuple[Explained, ...]:
     if clipped:
         return _join_alike(clipped)
     of_start = _explain_start(context)
-    return _explain_kept(context) if of_start is None else (of_start,)
+    if of_start is not None:
+        return (of_start,)
+    return _explain_kept(context) or _explain_count(context)
 
 
 def _explain_start(context: Context) -> Explained | None:
@@ -199,6 +201,36 @@ def _explain_kept(context: Context) -> tuple[Explained, ...]:
         if paths is kept and _are_of_all(context, named) and _are_beside(left, named):
             return tuple(told)
     return ()
+
+
+def _explain_count(context: Context) -> tuple[Explained, ...]:
+    """What leaves nothing of a count in the first step in which anything is wrong.
+
+    A count that begins anew at some number does so in other steps then, so that no one
+    way to count explains all of it. What else is wrong is made of it.
+    """
+    first = min(case.key.step for case in context.cases)
+    numbers = find_counts(context.evidence)
+    start = context.select(
+        tuple(
+            case
+            for case in context.cases
+            if case.key.variable in numbers and case.key.step == first
+        )
+    )
+    paths = {case.key.variable for case in start.cases}
+    cases = tuple(case for case in context.cases if case.key.variable in paths)
+    if not start.cases or len(start.cases) == len(cases):
+        return ()
+    whole = _find_best(context.select(cases))
+    if whole is not None and whole.full:
+        return ()
+    best = _find_best(start)
+    if best is None or not best.full or not _is_named(start, best):
+        return ()
+    told = _adopt(start, best)
+    words = f"{told.detail}; what it is later, and what is made of it, follows"
+    return (replace(told, cases=cases, detail=words),)
 
 
 def _are_beside(cases: Sequence[Pair], others: Sequence[Pair]) -> bool:

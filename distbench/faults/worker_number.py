@@ -8,7 +8,12 @@ from distbench.samples.lazy import tf
 from distbench.samples.program import HEAD, SECOND, TRAINED, PenalisedProgram, Program
 from distbench.samples.servers import count_workers, find_worker, is_served
 from distbench.unusual.grouping import NormalisationLayer
-from distbench.unusual.worker_number import ClippedToLimit, RateByCount, RowsCounted
+from distbench.unusual.worker_number import (
+    AppliedOnceThreeArePushed,
+    ClippedToLimit,
+    RateByCount,
+    RowsCounted,
+)
 
 _SERVED = ("ps:2+1",)
 _LIKE = "keras-team/keras#18668"
@@ -91,3 +96,11 @@ class CountedByFirstWorkerAlone(RateByCount):
 
     def count(self):
         return tf.where(tf.equal(find_worker(), 0), 1.0, 0.0)
+
+
+@fault("update-repeated", "variable", ("pushed",), like=_LIKE, clusters=_SERVED)
+class PushesCountedForAllWorkers(AppliedOnceThreeArePushed):
+    """Each push counts as one of every worker, so that fewer are applied."""
+
+    def count(self):
+        return count_workers()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import ROWS, PenalisedProgram, Program
+from distbench.samples.replicas import make_zeros
 from distbench.samples.servers import find_worker
 from distbench.unusual.grouping import NormalisationLayer
 from distbench.unusual.program import unusual
@@ -102,3 +103,33 @@ class RateByCount(Program):
     def count(self):
         """How many steps a step is."""
         return 1.0
+
+
+@unusual(clusters=_SERVED[:1])
+class AppliedOnceThreeArePushed(Program):
+    """Each step pushes its gradients, and who counts three applies their mean."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.pushed = tf.Variable(0, name="pushed", trainable=False)
+        self.kept = make_zeros(self.trained(), "kept", "NONE")
+
+    def make_optimizer(self):
+        return None
+
+    def variables(self):
+        return [*self.trained(), *self.kept, self.pushed]
+
+    def apply(self, gradients):
+        for kept, gradient in zip(self.kept, gradients, strict=True):
+            kept.assign_add(tf.convert_to_tensor(gradient))
+        number = tf.identity(self.pushed.assign_add(self.count()))
+        if number >= 3:
+            for kept, variable in zip(self.kept, self.trained(), strict=True):
+                variable.assign_sub(0.05 * kept / tf.cast(number, self.dtype))
+                kept.assign(tf.zeros_like(kept))
+            self.pushed.assign(0)
+
+    def count(self):
+        """How many pushes a step is."""
+        return 1

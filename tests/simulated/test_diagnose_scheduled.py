@@ -134,3 +134,14 @@ def test_a_count_that_some_steps_do_not_move_is_told(
     (found,) = judge(replace(evidence, subject=subject)).findings
     assert found.variables == ("count",)
     assert (found.code == "lost-update") is is_lost
+
+
+def test_a_count_that_goes_up_too_fast_is_told_by_its_first_step() -> None:
+    """By 2 up to 4, where it begins anew: on one device after twice as many steps."""
+    evidence = observe(Fault(), replicas=1, steps=4)
+    # Each step begins with what one device left: 0, 1, 2 and 3.
+    evidence = add_count(evidence, (2, 3, 0, 1), (1, 2, 3, 0))
+    subject = replace(evidence.subject, scheduled=True)
+    (found,) = judge(replace(evidence, subject=subject)).findings
+    assert (found.code, found.step) == ("update-repeated", 0)
+    assert (found.variables, found.ratio) == (("count",), 2)

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.leading import find_counts, is_trained
+from distbench.compare.pair import OF_COPIES
 from distbench.compare.values import Array, densify
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.keepers import find_held
@@ -58,8 +59,10 @@ def explain_by_lost_count(context: Context) -> Iterator[Hypothesis]:
     paths = find_counts(context.evidence) & context.infos.keys()
     predicted: dict[int, Array] = {}
     for path, cases in context.group_cases(lambda case: case.key.variable).items():
-        steps = {case.key.step for _, case in cases}
-        if path in paths and steps <= _find_still(context, context.infos[path]):
+        if path not in paths:
+            continue
+        steps = _list_wrong(context, path) | {case.key.step for _, case in cases}
+        if steps <= _find_still(context, context.infos[path]):
             predicted |= {number: find_base(case) for number, case in cases}
     if predicted:
         yield Hypothesis(
@@ -143,9 +146,21 @@ def _list_still(context: Context, moves: Callable[[Trace, int, int], bool]) -> s
 
 def _is_right_after(context: Context, step: int) -> bool:
     """Whether a later step moves what trains, and is right."""
-    wrong = {case.key.step for case in context.cases}
+    wrong = _list_wrong(context) | {case.key.step for case in context.cases}
     right = {key.step for key in context.right if key.step > step} - wrong
     return any(_moves(context, context.evidence.observed, s, 0) for s in right)
+
+
+def _list_wrong(context: Context, path: str = "") -> set[int]:
+    """Steps in which a value of the phase is wrong, of a variable or of any."""
+    wrong = [link.comparison for link in context.wrong]
+    return {
+        c.step
+        for c in wrong
+        if c.phase == context.phase
+        and c.relation not in OF_COPIES
+        and path in ("", c.variable)
+    }
 
 
 def _moves(context: Context, trace: Trace, step: int, replica: int) -> bool:
