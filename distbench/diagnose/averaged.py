@@ -77,7 +77,8 @@ def take_shares(evidence: Evidence) -> Evidence:
 def _find_large(evidence: Evidence, judgement: Judgement) -> Finding | None:
     """What says first, but for the losses, that gradients are those of own means."""
     # How undeclared losses combine is a guess, so what is said of them may be wrong.
-    is_open = evidence.subject.loss_reduction is None
+    # What stands for those of own means is said of their gradients.
+    is_open = evidence.subject.loss_reduction != "sum"
     told = (
         f
         for f in judgement.findings

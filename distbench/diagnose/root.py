@@ -13,6 +13,7 @@ from distbench.diagnose.context import Context
 from distbench.diagnose.exchange import is_of_all, join_factors, tell_lost_gradient
 from distbench.diagnose.explain import Explained, is_vague, list_replicas
 from distbench.diagnose.fit import fit_cases
+from distbench.diagnose.hypotheses.loss import are_own_means
 from distbench.diagnose.in_turn import (
     leave_out_later,
     leave_out_updated,
@@ -62,10 +63,7 @@ def explain_root(
         return
     same = [cause for cause in causes if _is_same_factor(cause, of_loss)]
     scaled = same or [cause for cause in causes if cause.code in _SCALING]
-    # How undeclared losses combine is a guess; the gradients say what they weigh.
-    alike = {"unexplained", *(c.code for c in scaled[:1])}
-    if scaled and evidence.subject.loss_reduction is None:
-        alike |= set(_SCALING)
+    alike = _list_alike(context, scaled)
     if same or (scaled and all(c.code in alike or is_vague(c) for c in of_loss)):
         # These stand for the loss, which has no finding of its own then.
         apart = [*scaled, *_list_apart(evidence, of_loss, causes)]
@@ -149,6 +147,22 @@ def _raise_early(
         change(cause) if first <= min(c.key.step for c in cause.cases) else cause
         for cause in causes
     )
+
+
+def _list_alike(context: Context, scaled: Sequence[Explained]) -> set[str]:
+    """Codes of losses that stand for the wrong scale that their gradients have.
+
+    How undeclared losses combine is a guess; the gradients say what they weigh. Of the
+    replicas' own means losses are said to have the mean, and gradients have the sum.
+    """
+    reduction = context.evidence.subject.loss_reduction
+    alike = {"unexplained", *(cause.code for cause in scaled[:1])}
+    if scaled and reduction is None:
+        alike |= set(_SCALING)
+    cases = tuple(case for cause in scaled for case in cause.cases)
+    if scaled and reduction == "mean" and are_own_means(context, cases):
+        alike.add("mean-of-means")
+    return alike
 
 
 def _list_apart(

@@ -27,6 +27,13 @@ class MeanOfOwnShard(Program):
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
+class OwnMeansReturnedForTheirMean(MeanOfOwnShard):
+    """Such means, of which the mean is what the loop shows."""
+
+    loss_reduction = "mean"
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
 class OwnMeanOfCarriedState(CarriesItsOwnState):
     """Replicas carry state of their own, and nothing scales the shard's own mean."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -169,3 +170,25 @@ def test_an_average_of_shares_that_add_up_is_too_small(compute, options):
 
 def declare(evidence, how):
     return replace(evidence, subject=replace(evidence.subject, loss_reduction=how))
+
+
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [
+        (lambda r: sum(UNEVEN) / UNEVEN[r], [("loss-not-scaled", "loss")]),
+        (lambda r: N, [("loss-not-scaled", "local_gradient")]),
+    ],
+    ids=["own-means", "n-times"],
+)
+def test_own_means_of_which_losses_are_the_mean_and_gradients_the_sum_are_one_mistake(
+    factor: Callable[[int], float], told: list[tuple[str, str]]
+) -> None:
+    evidence = observe(
+        Fault(scale=lambda r, _: factor(r)),
+        shards=UNEVEN,
+        replicas=N,
+        shards_known=False,
+        loss_reduction="mean",
+    )
+    findings = judge(evidence).findings
+    assert [(f.code, f.phase) for f in findings] == told

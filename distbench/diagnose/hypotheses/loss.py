@@ -105,6 +105,16 @@ def explain_by_scale(context: Context) -> Iterator[Hypothesis]:
             )
 
 
+def are_own_means(context: Context, cases: Sequence[Pair]) -> bool:
+    """Whether values are such as where each replica has the mean over its own shard."""
+    return all(
+        (value := _scale_case(context, case, _take_means(shards), None)) is not None
+        and context.matches(case, value)
+        for case in cases
+        for shards in (context.get_shards(case),)
+    )
+
+
 def _is_late(context: Context, scale: Callable[[Shards], tuple[float, ...]]) -> bool:
     """Whether earlier steps are right, whose losses would have a factor as well."""
     first = min(case.key.step for case in context.cases)
