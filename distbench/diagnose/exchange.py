@@ -107,14 +107,14 @@ def describe_own_statistic(evidence: Evidence, variable: str) -> str:
     """Why neither the global batch nor a shard is a measure of such losses."""
     if not is_of_all(evidence):
         return (
-            f"'{variable}' is a statistic of the own examples alone, with which one "
-            "device does not get to what the replicas have to; nor could their "
-            "gradients be told, as the step asks for several of each variable"
+            f"'{variable}' is a statistic of the own examples, or a mean of such, with "
+            "which one device does not get to what the replicas have to; nor could "
+            "their gradients be told, as the step asks for several of each variable"
         )
     return (
         "every replica's loss is made of what the others computed, so the global batch "
-        f"would be its measure, but '{variable}' is a statistic of the own examples "
-        "alone, with which one device does not get there; synchronise it "
+        f"would be its measure, but '{variable}' is a statistic of the own examples, "
+        "or a mean of such, with which one device does not get there; synchronise it "
         "(synchronized=True), or check the step without the exchange"
     )
 
