@@ -86,10 +86,29 @@ def test_a_clip_by_less_than_one_device_clips_by_is_one_finding(replicas):
         **setup,
     )
     (finding,) = judge(evidence).findings
-    # One replica has no sum before which to clip.
-    due = "hyperparameter-differs" if replicas == 1 else "clip-before-reduction"
-    assert finding.code == due
+    assert finding.code == "clip-before-reduction"
     assert f"norm of each variable's gradient to {limit:.6g}" in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("due", "words"),
+    [(True, "and one device to "), (False, "and one device does not")],
+    ids=["another-limit", "none"],
+)
+def test_a_limit_of_a_step_of_one_replica_is_another_one(due, words):
+    """Nothing is added up there, and the norm is the same."""
+    setup = {"replicas": 1, "steps": 3, "sparse": False}
+    plain = observe(**setup)
+    norms = list_norms(plain, "local_gradient", 0)
+    limit, middle = 0.75 * min(norms), (min(norms) + max(norms)) / 2
+    evidence = observe(
+        Fault(reduce=lambda own, _: [clip_all(own[0], limit)]),
+        alone=lambda own: clip_all(own, middle) if due else own,
+        **setup,
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "hyperparameter-differs"
+    assert words in finding.explanation
 
 
 def list_norms(run, phase, replica):

@@ -61,7 +61,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             if n == 1:
                 # Nothing is added up, and one size is a factor as well as a limit.
                 if are_apart(sources, norm, limit):
-                    yield _name_other_limit(what, predicted)
+                    yield _name_alone(context, sources, norm, what, predicted)
                 continue
             how = "added up" if mean == 1 else "averaged"
             if mean == 1 and _clips_all(sources, norm, limit):
@@ -75,12 +75,29 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             )
 
 
-def _name_other_limit(what: str, predicted: dict[int, Array]) -> Hypothesis:
+def _name_alone(
+    context: Context,
+    sources: Sequence[Source],
+    norm: Norm,
+    what: str,
+    predicted: dict[int, Array],
+) -> Hypothesis:
+    """A clip in a step of one replica: to another limit, or by another norm."""
+    due = [replace(s, case=replace(s.case, observed=s.case.expected)) for s in sources]
+    limit = fit_limit(due, norm)
+    if all(context.are_near(s.case, s.case.expected, s.terms[0]) for s in sources):
+        code, otherwise = "hyperparameter-differs", "does not"
+    elif limit is not None and all(
+        context.are_near(s.case, s.case.expected, sum_clipped(s, norm, limit))
+        for s in sources
+    ):
+        code, otherwise = "hyperparameter-differs", f"to {limit:.6g}"
+    else:
+        code, otherwise = "clip-before-reduction", "by another norm, as of a whole"
     return Hypothesis(
-        code="hyperparameter-differs",
+        code=code,
         predicted=predicted,
-        detail=f"a step of one replica clips {what}, which one device does otherwise "
-        "or not at all",
+        detail=f"a step of one replica clips {what}, and one device {otherwise}",
         of_due=True,
     )
 

@@ -96,5 +96,6 @@ def _walk_frames(innermost: FrameType, outermost: object) -> Iterator[FrameType]
 
 
 def _is_users(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
+    # What AutoGraph made of a function has the names of the function's own module.
+    file = str(frame.f_globals.get("__file__", frame.f_code.co_filename))
     return not (is_of(file, *_FRAMEWORKS) or is_of_caller(file))
