@@ -37,6 +37,22 @@ _NAMES = ("clusters", "paths", "tiers", "workloads", "expect", "faults")
 """Options that each list things by their names."""
 
 
+def find_usual_steps(spec: ClusterSpec, in_flight: int = 1) -> int:
+    """How many steps a cluster takes where nobody says.
+
+    Workers that take turns each take one, and the first another: what is wrong in one
+    worker's steps alone would be missed without its own, and with no step after it
+    might be wrong from then on.
+
+    Args:
+        spec: The cluster.
+        in_flight: How many are scheduled before they are waited for.
+    """
+    if spec.kind != "ps" or in_flight > 1:
+        return FIRST_STEPS
+    return max(FIRST_STEPS, spec.workers + 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
     """Which scenarios a check runs, and how.
@@ -139,7 +155,7 @@ class CheckOptions:
             check_faults(
                 self.faults,
                 ClusterSpec.parse(cluster),
-                steps=self.first_steps * self.in_flight,
+                steps=self.count_steps(ClusterSpec.parse(cluster)) * self.in_flight,
                 in_flight=self.in_flight,
             )
         for path in self.paths:
@@ -177,6 +193,11 @@ class CheckOptions:
     def first_steps(self) -> int:
         """Steps of each scenario, to begin with."""
         return FIRST_STEPS if self.steps is None else self.steps
+
+    def count_steps(self, spec: ClusterSpec) -> int:
+        """Steps on a cluster, to begin with."""
+        usual = find_usual_steps(spec, self.in_flight)
+        return usual if self.steps is None else self.steps
 
     def _take_types(self) -> None:
         declared = get_type_hints(CheckOptions)

@@ -166,7 +166,7 @@ def plan_scenarios(
                 workload=workload,
                 cluster=_name(spec),
                 path=path,
-                steps=_find_steps(options, spec),
+                steps=options.count_steps(spec),
                 dtype=options.dtype,
                 seed=options.seed,
                 split=options.split,
@@ -191,17 +191,6 @@ def plan_scenarios(
     )
     chosen = found if options.only is None else _pick(found, options.only)
     return tuple(replace(item, number=place) for place, item in enumerate(chosen))
-
-
-def _find_steps(options: CheckOptions, spec: ClusterSpec) -> int:
-    """How many steps: workers that take turns each take one, and the first another.
-
-    What is wrong in one worker's steps alone would be missed without its own, and with
-    no step after it might be wrong from then on.
-    """
-    if options.steps is not None or spec.kind != "ps" or options.in_flight > 1:
-        return options.first_steps
-    return max(options.first_steps, spec.workers + 1)
 
 
 def check_only(target: str, options: CheckOptions, machine: Machine) -> None:

@@ -11,9 +11,16 @@ import numpy as np
 
 from distbench.compare.bounds import bound_sum, bound_underflow, find_roundoff
 from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Aligned, Array, align_values, densify, name_value
+from distbench.compare.values import (
+    Aligned,
+    Array,
+    align_values,
+    densify,
+    name_value,
+    take_numbers,
+)
 from distbench.dyadic import is_power_of_two
-from distbench.trace import WHOLE, Trace, TraceKey
+from distbench.trace import WHOLE, Trace, TraceKey, Value
 
 _ROUNDS = 2
 """Roundings of a product and a quotient, or of a factor and the product with it."""
@@ -46,6 +53,8 @@ class _Fit:
 
 
 _ONE = _Fit(value=1.0)
+_OPEN = _Fit(value=1.0, low=-math.inf, high=math.inf)
+"""What a gradient of 0 shows, which is left as it is by any factor."""
 
 
 class Factors:
@@ -112,8 +121,9 @@ class Factors:
 
     def find_sign(self, key: TraceKey) -> float:
         """-1 where one device turns a gradient round, as who climbs; else 1."""
-        fit = self._find_at(key)
-        return 1.0 if fit is None else math.copysign(1.0, fit.value)
+        fits = (self._find_at(key), *self._list_others(key))
+        known = (fit.value for fit in fits if fit is not None and fit is not _OPEN)
+        return math.copysign(1.0, next(known, 1.0))
 
     def scales(self, key: TraceKey) -> bool:
         """Whether one device multiplies a gradient by some number in every step.
@@ -155,16 +165,19 @@ def _at_sum(key: TraceKey) -> TraceKey:
     return replace(key, phase="reduced_gradient", replica=WHOLE)
 
 
+def _show_same(value: Value | None) -> _Fit:
+    return _ONE if value is None or np.any(take_numbers(value)) else _OPEN
+
+
 def _find_fit(reference: Trace, key: TraceKey) -> _Fit | None:
     reduced = reference.get(key)
     local = reference.get(replace(key, phase="local_gradient"))
+    # What was read of files is one array, if it is equal.
     if reduced is None or local is None or reduced is local:
-        return _ONE
+        return _show_same(reduced)
     left, right = align_values((reduced, local))
     if np.array_equal(left.total, right.total, equal_nan=True):
-        # A gradient of 0 is left as it is by any factor.
-        is_open = not np.any(right.total)
-        return _Fit(value=1.0, low=-math.inf, high=math.inf) if is_open else _ONE
+        return _show_same(local)
     if not (np.isfinite(left.total).all() and np.isfinite(right.magnitude).all()):
         return None
     # A row may come added up: that rounds once for each slice but the first.

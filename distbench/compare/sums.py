@@ -46,7 +46,8 @@ def bound_reduction(
     bound = bound_sum(magnitude, roundings, u)
     square = measure_norm(expected) ** 2
     if not np.isfinite(square) or not np.all(np.isfinite(magnitude)):
-        return Margin(bound=bound + find_lost(bound))
+        with np.errstate(invalid="ignore"):  # Inf has no distance to Inf
+            return Margin(bound=bound + find_lost(bound))
     # Of a large model each array is large: none outlives its use.
     groups = group_alike(expected)
     spread: Callable[..., float] = partial(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, zip_longest
 
 from distbench.codes import find_code
 from distbench.compare.own_laws import Law
@@ -221,33 +221,40 @@ def _compare_rounds(examples: Examples) -> Iterator[Finding]:
     """Of an endless data set: whether replicas take shares of orders of their own.
 
     One device reads each example once before any comes again. Replicas do so together,
-    each with its share, or each by itself; else those that several of them read at
-    first take the place of others, though all come in the end. Shares of other sizes,
-    as of files, have nothing in common.
+    step by step, or each by itself; else those that several of them read at first take
+    the place of others, though all come in the end. Shares that come round at other
+    times, as those of files do, have nothing in common.
     """
-    once = Counter(examples.due)
+    once = examples.due
+    size = len(once)
+    due = [e for batch in examples.expected for e in batch][:size]
     readers = [[e for batch in own for e in batch] for own in examples.seen]
-    size, rest = divmod(len(once), len(readers))
-    due = [e for batch in examples.expected for e in batch][: len(once)]
-    if rest or Counter(due) != once or any(len(own) < len(once) for own in readers):
+    if len({*due}) < size or any(len(own) < size for own in readers):
         return
-    shares = [Counter(own[:size]) for own in readers]
-    together = sum(shares, Counter())
-    common = [e for e in together if sum(e in share for share in shares) > 1]
-    if not common or any(
-        _reads_epochs(read, len(once), len(own[0]))
-        for read, own in zip(readers, examples.seen, strict=True)
-    ):
+    steps = zip_longest(*examples.seen, fillvalue=())
+    read = [
+        (e, reader) for step in steps for reader, own in enumerate(step) for e in own
+    ]
+    batches = [len(own[0]) for own in examples.seen if own]
+    epochs = [
+        _reads_epochs([e for e, _ in read], size, sum(batches)),
+        *(_reads_epochs(own, size, max(batches)) for own in readers if batches),
+    ]
+    holders: dict[str, set[int]] = {}
+    for e, reader in read[:size]:
+        holders.setdefault(e, set()).add(reader)
+    common = {e for e, found in holders.items() if len(found) > 1}
+    if any(epochs) or not common:
         return
     yield _make_finding(
         "examples-repeated",
-        len(common),
-        len(once),
-        together.total() / len(together),
-        tuple(n for n, own in enumerate(shares) if not own.keys().isdisjoint(common)),
-        f"{len(common)} of {len(once)} examples are in several first shares of an "
-        f"epoch, and {len(once.keys() - together.keys())} in none, as where each takes "
-        "its share of an order of its own",
+        size - len(holders),
+        size,
+        size / len(holders),
+        tuple(sorted({reader for e in common for reader in holders[e]})),
+        f"of the first {size} examples that are read, as many as one device has, "
+        f"{size - len(holders)} come again, and as many do not come, as where each "
+        "takes its share of an order of its own",
         apart=examples.apart,
     )
 

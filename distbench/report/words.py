@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from distbench.cluster import ClusterSpec
+from distbench.errors import BadInputError
 from distbench.escape import escape_controls
 from distbench.history.night import Row
-from distbench.options import CheckOptions
+from distbench.options import CheckOptions, find_usual_steps
 from distbench.scenario import find_asked_split
-from distbench.scenario.choices import FIRST_STEPS, WORKLOADS
+from distbench.scenario.choices import WORKLOADS
 from distbench.trace import PHASES
 from distbench.verdict import Finding, Run, Status, Verdict
 
@@ -200,8 +203,12 @@ def format_command(target: str, run: Run, options: CheckOptions) -> str:
     if test and ":" not in target:  # what a test made has no address of its own
         return escape_controls(shlex.join(["pytest", str(test)]))
     words: list[str] = ["distbench", "check", target, "-c", run.cluster]
-    defaults = CheckOptions(steps=FIRST_STEPS)
-    usual = {"timeout_s": defaults.deadline_s}
+    defaults = CheckOptions()
+    usual: dict[str, Any] = {"timeout_s": defaults.deadline_s}
+    with suppress(BadInputError):  # a report may be of anything
+        in_flight = run.setup.get("in_flight", options.in_flight)
+        spec = ClusterSpec.parse(run.cluster)
+        usual["steps"] = find_usual_steps(spec, int(str(in_flight)))
     if run.path != "default":
         words += ["--path", run.path]
     if run.tier:

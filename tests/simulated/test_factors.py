@@ -16,6 +16,7 @@ from distbench.compare.reduced import pair_direction
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE, SparseRows, Trace, TraceKey
 from distbench.trace.dtypes import find_dtype
+from distbench.trace.files import read_trace, write_trace
 from distbench.verdict import Status
 
 _FORTY = np.float32(40)
@@ -126,6 +127,21 @@ def test_a_gradient_of_zero_shows_no_number():
     for step in range(3):
         found = Factors(reference).find(replace(SUM, step=step))
         assert found.value == pytest.approx(0.1)
+
+
+def test_nor_does_it_where_what_is_equal_was_stored_once(tmp_path):
+    def change(gradient, step):
+        if step == 0:
+            gradient[:] = 0
+        return gradient * np.float32(-0.1)
+
+    write_trace(make_reference("float32", change), tmp_path, "reference")
+    reference = read_trace(tmp_path, "reference")
+    for step in range(3):
+        factors = Factors(reference)
+        place = replace(SUM, step=step)
+        assert factors.find(place).value == pytest.approx(-0.1)
+        assert factors.find_sign(place) == -1
 
 
 @pytest.mark.parametrize("number", [1.0, 0.5, 0.1])

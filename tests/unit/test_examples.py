@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from distbench.diagnose.examples import count_examples
@@ -283,7 +284,7 @@ def read(*orders: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
 @pytest.mark.parametrize(
     ("orders", "is_told"),
     [
-        (("abcdefghijcdklmnabef", "ijmnopqrstabqrstijmn"), True),
+        (("abcdefghijcdklmnabef", "aimncbdrstabqrstijmn"), True),
         (("abcdefghijklmnopqrst", "dhajkbcilefgtsnmopqr"), False),  # epochs of its own
         (("abcdefghijklmnopqabc", "dhajkbcilefgtsnmodha"), False),  # and a remainder
         (("abcdefghijabcdefghij", "klmnopqrstklmnopqrst"), False),  # shares
@@ -298,6 +299,20 @@ def test_shares_of_an_endless_epoch_in_an_order_of_its_own(
     examples = Examples(expected=read(once)[0], seen=seen, is_whole=False)
     codes = [finding.code for finding in count_examples(examples)]
     assert codes == ["examples-repeated"] * is_told
+
+
+@pytest.mark.parametrize("batch", [3, 4, 5, 7])
+def test_an_endless_order_that_all_share_may_cross_the_end_of_an_epoch(
+    batch: int,
+) -> None:
+    rng = np.random.default_rng(3)
+    order = np.concatenate([rng.permutation(20) for _ in range(6)]).astype(str)
+    steps = [tuple(order[n : n + 2 * batch]) for n in range(0, 100, 2 * batch)]
+    seen = tuple(
+        tuple(s[part * batch : (part + 1) * batch] for s in steps) for part in (0, 1)
+    )
+    examples = Examples(expected=tuple(steps), seen=seen, is_whole=False)
+    assert not list(count_examples(examples))
 
 
 def test_what_one_device_mixes_over_epochs_has_no_rounds() -> None:

@@ -74,6 +74,7 @@ class RecordingBoard(TapBoard):
         replica = self.find_replica()
         self._begin_trace(replica)
         call = self.count_calls(replica)
+        outermost = False
         try:
             with super().enter_call() as outermost:
                 if outermost:

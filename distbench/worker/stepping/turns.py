@@ -37,6 +37,7 @@ class Turns:
         self._changed = self._queue._closures_queued_condition
         self._waiting: set[int | None] = set()
         self._due: int | None = None
+        self._claimed = False
         self._get = self._queue.get
         self._queue.get = self._take
         # The threads wait inside of what they called before: with something to do they
@@ -83,10 +84,17 @@ class Turns:
         with self._changed:
             self._waiting.add(tag)
             self._changed.notify_all()
-            self._changed.wait_for(partial(self._has_work, tag), timeout)
+            has_work = self._changed.wait_for(partial(self._has_work, tag), timeout)
             self._waiting.discard(tag)
-        closure = self._get(timeout=timeout, tag=tag)
+            # Between the look and the grasp others would see the same, and wait for
+            # what comes next inside of the coordinator's own call.
+            claims = has_work and not self._has_own_work(tag)
+            self._claimed |= claims
+        closure = self._get(timeout=timeout, tag=tag) if has_work else None
         with self._changed:
+            if claims:
+                self._claimed = False
+                self._changed.notify_all()
             if closure is not None and closure.tag is None and tag is not None:
                 self.taken_by = tag
                 # Given back, it is for whoever is free.
@@ -94,10 +102,14 @@ class Turns:
         return closure
 
     def _has_work(self, tag: int | None) -> bool:
+        is_free = not (self._claimed or self._queue._queue.empty())
+        return self._has_own_work(tag) or (is_free and self._due in (None, tag))
+
+    def _has_own_work(self, tag: int | None) -> bool:
+        """Whether something is for this worker alone, or all is over."""
         queue = self._queue
-        if not queue._should_process_closures or not queue._tagged_queue[tag].empty():
-            return True
-        return not queue._queue.empty() and self._due in (None, tag)
+        is_over = not queue._should_process_closures
+        return is_over or not queue._tagged_queue[tag].empty()
 
 
 def _do_nothing() -> tf.Tensor:

@@ -142,8 +142,7 @@ def read_worker_epochs(
 ) -> Epoch:
     """Read the data set of every worker that serves a chief, each to its end.
 
-    A coordinator gives a step to whichever worker is free. Here they take turns: the
-    k-th step trains on what the next worker in turn read next.
+    They take turns: the k-th step trains on what the next worker in turn read next.
 
     Args:
         subject: As in `iterate`.
