@@ -14,7 +14,8 @@ PATH: Any = typer.Option(metavar="PATH", help="Aggregation path.")
 WORKLOAD: Any = typer.Option(metavar="NAME", help="Workload for an optimizer.")
 STEPS: Any = typer.Option(
     metavar="K",
-    help="Steps of training. [default: 3, or more where something first changes later]",
+    help="Steps of training. [default: 3, or more where something first changes later, "
+    "or for each worker of parameter servers to take one]",
 )
 DTYPE: Any = typer.Option(metavar="D", help="Dtype of the workloads.")
 SEED: Any = typer.Option(metavar="N", help="Seed of data and initial values.")
