@@ -109,7 +109,7 @@ def test_a_loss_that_is_told_before_it_is_differentiated_has_its_own_term() -> N
 
 @pytest.mark.parametrize(
     ("given", "times"),
-    [([], 1.0), ([None], 1.0), ([3.0], 3.0)],
+    [([], 1.0), ([None], 1.0), ([3.0], 3.0), ([[3.0]], 3.0)],
 )
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_term_is_differentiated_alone_whatever_it_is_multiplied_by(
@@ -121,7 +121,9 @@ def test_a_term_is_differentiated_alone_whatever_it_is_multiplied_by(
 
         @tf.function(autograph=False)
         def step():
-            values = [None if g is None else tf.constant(g) for g in given]
+            values = tf.nest.map_structure(
+                lambda g: None if g is None else tf.constant(g), given
+            )
             named = {"output_gradients": values[0]} if is_named and values else {}
             with board.enter_replica(()):
                 with tf.GradientTape() as tape:
@@ -131,6 +133,7 @@ def test_a_term_is_differentiated_alone_whatever_it_is_multiplied_by(
                 )
 
         board.term = 0
-        assert float(step()) == 5.0 * times
+        found = step()
+        assert (float(found), found.shape.rank) == (5.0 * times, 0)
     finally:
         undo()

@@ -88,9 +88,10 @@ def _differentiate(
     term, factor = pick_term(target, number)
     weights = tf.cast(factor, term.dtype)
     board.remember_term(tf.reduce_sum(term * weights))
-    given = call.arguments.get("output_gradients")
     # What the gradients of the whole are multiplied by, those of each term are too.
-    call.arguments["output_gradients"] = weights if given is None else weights * given
+    for given in tf.nest.flatten(call.arguments.get("output_gradients")):
+        weights = weights if given is None else weights * given
+    call.arguments["output_gradients"] = weights
     call.arguments["target"] = term
     return _fill_in(original(*call.args, **call.kwargs), sources)
 
