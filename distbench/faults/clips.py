@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from distbench.faults.fault import EVERYWHERE, WIDE, fault
 from distbench.samples.adaptive import clip_groups, clip_units
 from distbench.samples.changing import Changing
@@ -24,6 +26,7 @@ from distbench.unusual.stepping import InTurn, MicroSteps
 
 _CLIP = "clip-before-reduction"
 _PHASE = "reduced_gradient"
+_of_micro_steps = partial(fault, "nonlinear-before-reduction", _PHASE, TRAINED)
 
 
 @fault(_CLIP, _PHASE, TRAINED, like="tensorflow/tensorflow#33929", clusters=WIDE)
@@ -113,12 +116,8 @@ class MicroStepsChanged(OwnReduction, MicroSteps):
         return loss, [self.change(gradient) for gradient in gradients]
 
 
-@fault(
-    "nonlinear-before-reduction",
-    _PHASE,
-    TRAINED,
-    like="LeelaChessZero/lczero-training#162",
-    clusters=("mirrored:2", "mwms:3"),
+@_of_micro_steps(
+    like="LeelaChessZero/lczero-training#162", clusters=("mirrored:2", "mwms:3")
 )
 class ElementsOfMicroStepsClipped(MicroSteps):
     """Each replica clips what it has of all micro-steps, and then all are summed."""
@@ -128,12 +127,8 @@ class ElementsOfMicroStepsClipped(MicroSteps):
         super().apply([tf.clip_by_value(g, -0.02, 0.02) for g in dense])
 
 
-@fault(
-    "nonlinear-before-reduction",
-    _PHASE,
-    TRAINED,
-    like="LeelaChessZero/lczero-training#162",
-    clusters=("mirrored:3", "mwms:2"),
+@_of_micro_steps(
+    like="LeelaChessZero/lczero-training#162", clusters=("mirrored:3", "mwms:2")
 )
 class EachMicroStepClipped(MicroStepsChanged):
     """Every micro-step's gradient is clipped, before they are added up."""
@@ -142,13 +137,7 @@ class EachMicroStepClipped(MicroStepsChanged):
         return tf.clip_by_norm(gradient, 0.05)
 
 
-@fault(
-    "nonlinear-before-reduction",
-    _PHASE,
-    TRAINED,
-    like="horovod/horovod#3786",
-    clusters=("mirrored:2", "mwms:3"),
-)
+@_of_micro_steps(like="horovod/horovod#3786", clusters=("mirrored:2", "mwms:3"))
 class SignsOfMicroSteps(MicroStepsChanged):
     """The signs of micro-steps are added up."""
 

@@ -81,18 +81,11 @@ class PenalisedProgramOfServers(PenalisedProgram):
 
 
 @unusual(clusters=_SERVED[:1])
-class RateByCount(Program):
+class RateByCount(StepsCountedByWorker):
     """The step falls with a count of steps that all workers move on."""
-
-    def build(self, strategy):
-        super().build(strategy)
-        self.steps = tf.Variable(0.0, name="steps", trainable=False)
 
     def make_optimizer(self):
         return None
-
-    def variables(self):
-        return [*self.trained(), self.steps]
 
     def apply(self, gradients):
         steps = tf.identity(self.steps.assign_add(self.count()))

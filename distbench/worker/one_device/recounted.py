@@ -14,6 +14,7 @@ from distbench.trace import UPDATED, Phase, Trace, change_numbers
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import differ
 from distbench.worker.process.failures import SubjectError
+from distbench.worker.process.intercept import replace_attribute
 from distbench.worker.state.python_numbers import read_numbers, write_number
 from distbench.worker.state.values import multiply
 
@@ -80,9 +81,5 @@ def _told(replicas: int) -> Iterator[None]:
     owner = next(
         base for base in tf.distribute.Strategy.__mro__ if _COUNT in vars(base)
     )
-    before = vars(owner)[_COUNT]
-    setattr(owner, _COUNT, property(lambda _: replicas))
-    try:
+    with replace_attribute(owner, _COUNT, property(lambda _: replicas)):
         yield
-    finally:
-        setattr(owner, _COUNT, before)

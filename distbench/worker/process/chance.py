@@ -13,6 +13,8 @@ from tensorflow.python.data.util import random_seed as data_seed
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops, random_seed
 
+from distbench.worker.process.intercept import replace_attribute
+
 _APART = 7919
 """Between the seeds of two processes: far enough not to meet those of other checks."""
 
@@ -120,8 +122,5 @@ def _change_seeds(module: Any, change: Change) -> Iterator[None]:
         first, second = get_seed(op_seed)
         return change(op_seed, first), second
 
-    module.get_seed = get_own_seed
-    try:
+    with replace_attribute(module, "get_seed", get_own_seed):
         yield
-    finally:
-        module.get_seed = get_seed

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +14,17 @@ _MISSING = object()
 
 Undo = Callable[[], None]
 """Puts back what was there before."""
+
+
+@contextmanager
+def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Inside, an attribute of a module or a class is another one."""
+    kept = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, kept)
 
 
 def intercept(instance: Any, name: str, replacement: Callable[..., Any]) -> Undo:

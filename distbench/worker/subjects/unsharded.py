@@ -8,18 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from distbench.worker.process.intercept import replace_attribute
+
 _NUMBER = tf.distribute.coordinator, "experimental_get_current_worker_index"
-
-
-@contextmanager
-def _replace(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Inside, an attribute is another one."""
-    kept = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, kept)
 
 
 @contextmanager
@@ -31,7 +22,7 @@ def number_worker() -> Iterator[None]:
     if tf.distribute.has_strategy():
         yield
         return
-    with _replace(*_NUMBER, lambda: tf.constant(0, tf.int64)):
+    with replace_attribute(*_NUMBER, lambda: tf.constant(0, tf.int64)):
         yield
 
 
@@ -54,5 +45,8 @@ def leave_unsharded() -> Iterator[None]:
     def take_shard(dataset: Any, *args: Any, **options: Any) -> Any:
         return dataset if asked else shard(dataset, *args, **options)
 
-    with _replace(*_NUMBER, find_number), _replace(kind, "shard", take_shard):
+    with (
+        replace_attribute(*_NUMBER, find_number),
+        replace_attribute(kind, "shard", take_shard),
+    ):
         yield
