@@ -10,7 +10,7 @@ import numpy as np
 from distbench.trace import WHOLE, Phase, TraceKey, Value
 from distbench.worker.in_flight.orders import Event
 from distbench.worker.in_flight.packed import PackedState
-from distbench.worker.one_device.fed import FedStep
+from distbench.worker.one_device.fed import FedSteps
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.lookup import add_to_table
 from distbench.worker.stepping.steps import Step
@@ -40,9 +40,8 @@ class Interleaver:
         self._reference = reference
         self._session = reference.session
         self._rng = np.random.default_rng((seed, 5))
-        self._plain: Step | None = None
-        self._fed = FedStep(reference.session)
-        self._last_fed: Step | None = None
+        self._plain = reference.session.make_step()
+        self._fed = FedSteps(reference.session)
         self._held: State | None = None
         session = reference.session
         self._state = PackedState(session.table, session.program.lookup_tables())
@@ -120,7 +119,7 @@ class Interleaver:
                 read[place] = now
                 continue
             before = read[place]
-            self._take_step(self._plain or self._make_plain(), steps[place], before)
+            self._take_step(self._plain, steps[place], before)
             after = self._state.read()
             now = {key: _add(now[key], after[key], before[key]) for key in now}
         return now
@@ -145,74 +144,47 @@ class Interleaver:
         }
 
     def _run_step(self, step: int, state: State) -> State:
-        self._take_step(self._plain or self._make_plain(), step, state)
+        self._take_step(self._plain, step, state)
         # The next step mostly goes on from here, and then nothing is to be set.
         self._held = self._state.read()
         return self._held
 
     def _run_late(self, step: int, before: State, now: State) -> State:
         """A step with the gradient of an earlier state."""
-        board = self._session.board
-        plain = self._plain or self._make_plain()
-        board.read()
-        self._take_step(plain, step, before)
+        self._session.board.read()
+        self._take_step(self._plain, step, before)
         after = self._state.read()
         values: dict[TraceKey, Value] = {}
         self._session.collect_taps(step, values, replica=WHOLE, phases=(_FED,))
         added = {key: _add(now[key], after[key], before[key]) for key in now}
         if not values:
             return added
-        board.fed = {(k.call, _FED, k.variable): value for k, value in values.items()}
-        with board.feed_at(_FED):
-            state = self._run_rule(step, before, now)
+        fed = {(k.call, _FED, k.variable): value for k, value in values.items()}
+        with self._fed.feed(fed, self._reference.draw(step)) as by:
+            state = self._run_rule(by, step, before, now)
         if self._rng.integers(2):
             return state
         # What follows from the step's own reading, as a moving mean does.
         led = self._models - {key.variable for key in values}
         return _take(led, added, state)
 
-    def _run_rule(self, step: int, before: State, now: State) -> State:
+    def _run_rule(self, by: Step, step: int, before: State, now: State) -> State:
         """The rule, on the state that it finds, with the gradient that is fed."""
-        after = self._run_fed(step, now)
+        self._take_step(by, step, now)
+        after = self._state.read()
         if not self._shared or self._rng.integers(2):
             return after
         # The rule may have asked for what all steps share when its step had read. What
         # becomes of that itself follows from the newer state all the same.
-        mixed = self._run_fed(step, _take(self._shared, before, now))
-        return _take(self._shared, after, mixed)
+        self._take_step(by, step, _take(self._shared, before, now))
+        return _take(self._shared, after, self._state.read())
 
-    def _run_fed(self, step: int, state: State) -> State:
-        self._take_step(self._find_fed(step), step, state, is_fed=True)
-        return self._state.read()
-
-    def _take_step(
-        self, by: Step, number: int, state: State, *, is_fed: bool = False
-    ) -> None:
-        session = self._session
-        session.program.replicas = 1
-        batch = self._reference.draw(number)
+    def _take_step(self, by: Step, number: int, state: State) -> None:
+        self._session.program.replicas = 1
         if state is not self._held:
             self._state.write(state)
         self._held = None
-        with session.guard("step"):
-            by.trace([batch])
-            if is_fed:
-                session.board.set_feeds()
-            by.run([batch])
-
-    def _make_plain(self) -> Step:
-        # Traced after the fed step, which drops the taps that were there before.
-        self._plain = self._session.make_step()
-        return self._plain
-
-    def _find_fed(self, step: int) -> Step:
-        fed = self._fed.find(_FED)
-        if fed is not self._last_fed:
-            # Tracing it has dropped the taps of the plain step.
-            self._last_fed, self._plain = fed, None
-            # The feeds come into being while the step is traced.
-            fed.trace([self._reference.draw(step)])
-        return fed
+        self._session.run(by, [self._reference.draw(number)])
 
 
 def _take(paths: Set[str], some: State, others: State) -> State:

@@ -17,7 +17,7 @@ from distbench.worker.jobs.control import write_control
 from distbench.worker.jobs.folder import read_both, read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.one_device.anew import find_drawn_anew
-from distbench.worker.one_device.by_hand import find_unsummed, try_sums
+from distbench.worker.one_device.by_hand import Summed, find_unsummed, try_sums
 from distbench.worker.one_device.counted import find_counted
 from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.exact_sums import sums_exactly
@@ -36,6 +36,7 @@ from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.recounted import count_replicas_again
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.replay import (
+    Followed,
     add_repeated_rows,
     change_apart,
     follow,
@@ -148,7 +149,6 @@ class ReferenceJobs:
             write_trace(inside, folder, "inside")
         for number, moved in enumerate(copying.record_rounded(tier)):
             probes[f"rounded-{number}"] = moved
-        # Whatever feeds has the taps of other steps forgotten, so it comes behind them.
         unlimited = find_unlimited(feeder, tier, recorded) if goes_on else 0.0
         distinct = add_repeated_rows(feeder, tier, recorded)
         if distinct is None:
@@ -204,42 +204,23 @@ class ReferenceJobs:
         reference = feeder.reference
         folder = Path(payload["folder"])
         observed, recorded = read_both(payload, tier)
-        resumed = None
-        if reference.handed.is_often and feeder.takes(tier):
-            resumed = feeder.resume_shards(tier, observed)
         followed = follow(feeder, tier, observed)
         for phase, trace in followed.fed.items():
             write_trace(trace, folder, f"replay-{tier}-{phase}")
+        is_explained = followed.is_explained
+        summed = try_sums(feeder, tier, recorded, observed, is_explained=is_explained)
+        led, moved = _move_led(feeder, tier, recorded, observed, followed, summed)
+        traced: tuple[Trace, ...] = ()
+        recounted: tuple[Trace, ...] = ()
+        if not is_explained:
+            traced = trace_for_each(feeder, tier, observed)
+            once = followed.fed["reduced_gradient"]
+            recounted = count_replicas_again(feeder, tier, observed, once)
         reruns: tuple[Trace, ...] = ()
         if _asks_for_reruns(reference, tier, payload) and (
             payload.get("rerun") or has_near(observed, recorded)
         ):
             reruns = rerun_shards(reference, tier)
-        undetermined: Sequence[str] = ()
-        if not followed.is_explained:
-            # Before another phase is fed, for which the step is traced again.
-            undetermined = find_undetermined(
-                feeder, tier, recorded, observed, followed.fed["reduced_gradient"]
-            )
-        summed = try_sums(
-            feeder, tier, recorded, observed, is_explained=followed.is_explained
-        )
-        if summed.due is not None:
-            # Of what no optimizer was given, the sum by hand tells.
-            unsummed = find_unsummed(recorded, observed)
-            undetermined = [path for path in undetermined if path not in unsummed]
-        led = (*undetermined, *summed.undetermined)
-        moved: tuple[Trace, ...] = ()
-        if led:
-            put_in: Phase = "reduced_gradient" if undetermined else "local_gradient"
-            moved = Twins(reference).record_led(tier, feeder, recorded, put_in, led)
-        formed = feed_formed(feeder, tier, recorded, observed, followed.fed)
-        traced: tuple[Trace, ...] = ()
-        recounted: tuple[Trace, ...] = ()
-        if not followed.is_explained:
-            traced = trace_for_each(feeder, tier, observed)
-            once = followed.fed["reduced_gradient"]
-            recounted = count_replicas_again(feeder, tier, observed, once)
         written: dict[str, Any] = {
             "replays": list(followed.fed),
             "undetermined": led,
@@ -256,7 +237,7 @@ class ReferenceJobs:
             "turns": [followed.turns],
             "apart": [
                 change_apart(
-                    feeder, tier, recorded, observed, is_explained=followed.is_explained
+                    feeder, tier, recorded, observed, is_explained=is_explained
                 )
             ],
             "sums": summed.tried,
@@ -264,8 +245,8 @@ class ReferenceJobs:
             "due": [summed.due],
             "moved": moved,
             "op_by_op": [followed.op_by_op],
-            "resumed": [resumed],
-            "formed": formed,
+            "resumed": [feeder.resume_shards(tier, observed)],
+            "formed": feed_formed(feeder, tier, recorded, observed, followed.fed),
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),
             "held": [hold_state(reference, tier, observed, recorded)],
@@ -277,6 +258,34 @@ class ReferenceJobs:
                 write_trace(trace, folder, f"{name}-{tier}-{number}")
             written[name] = len(known)
         return written
+
+
+def _move_led(
+    feeder: Feeder,
+    tier: Tier,
+    recorded: Trace,
+    observed: Trace,
+    followed: Followed,
+    summed: Summed,
+) -> tuple[Sequence[str], Sequence[Trace]]:
+    """What neither reduced gradients nor sums determine, and how far rounding moves it.
+
+    Returns:
+        Paths of that state, and the traces; none where all is determined.
+    """
+    undetermined: Sequence[str] = ()
+    if not followed.is_explained:
+        reduced = followed.fed["reduced_gradient"]
+        undetermined = find_undetermined(feeder, tier, recorded, observed, reduced)
+    if summed.due is not None:
+        # Of what no optimizer was given, the sum by hand tells.
+        unsummed = find_unsummed(recorded, observed)
+        undetermined = [path for path in undetermined if path not in unsummed]
+    led = (*undetermined, *summed.undetermined)
+    if not led:
+        return (), ()
+    put_in: Phase = "reduced_gradient" if undetermined else "local_gradient"
+    return led, Twins(feeder.reference).record_led(tier, feeder, recorded, put_in, led)
 
 
 def _asks_for_reruns(

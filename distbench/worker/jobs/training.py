@@ -70,7 +70,6 @@ class TrainingJobs:
         session.varies = bool(sizes.resized)
         if corrected := payload.get("corrected"):
             reference = read_reference(payload, payload["tiers"][0])
-            session.board.feeding = corrected
             session.board.fed = select_gradients(reference, corrected, 0)
         late = scenario.restore_after
         if not late:

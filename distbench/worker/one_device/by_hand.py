@@ -148,7 +148,6 @@ def try_sums(
                 overwritten=overwrite_rows(
                     feeder, tier, join_rows(observed, fed), "local_gradient"
                 ),
-                # Last: what is fed after it is traced anew.
                 again=_reduce_again(feeder, tier, fed, right, observed.replicas),
                 by_hand=by_hand,
                 undetermined=undetermined,
@@ -206,12 +205,8 @@ def _reduce_again(
     # What is done between two steps may reduce what they did not.
     if not (exchanged.may_reduce_again or session.program.acts_between_steps):
         return None
-    feeder.forget_steps()
-    try:
-        with exchanged.scale_again(float(replicas)):
-            found = _feed_sum(feeder, tier, fed, right)
-    finally:
-        feeder.forget_steps()
+    with feeder.trace_apart(), exchanged.scale_again(float(replicas)):
+        found = _feed_sum(feeder, tier, fed, right)
     return found if exchanged.has_scaled else None
 
 

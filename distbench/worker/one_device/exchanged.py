@@ -7,7 +7,7 @@ from typing import Any
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, WHOLE, Trace
-from distbench.worker.one_device.handed import LedSteps
+from distbench.worker.one_device.fed import FedSteps
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 
@@ -37,7 +37,7 @@ def give_exchanged(
     handed = reference.handed
     if not exchanged.leads_losses or reference.scenario.injected:
         return {}
-    led_steps = LedSteps(session.make_step)
+    led_steps = FedSteps(session)
     found = {name: session.make_values() for name in batches}
     session.program.turn_to(tier)
     try:
@@ -57,7 +57,7 @@ def give_exchanged(
                     try:
                         with (
                             exchanged.give(),
-                            handed.lead(step, shard, led_steps) as led,
+                            led_steps.feed(handed[step], shard) as led,
                         ):
                             reference.run_shard(step, shard, led)
                     except SubjectError:

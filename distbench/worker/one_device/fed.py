@@ -1,32 +1,50 @@
-"""Steps that take their gradients from outside."""
+"""Steps that take values from outside in the place of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from distbench.trace import Phase, SparseRows
+from distbench.trace import SparseRows
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
+from distbench.worker.taps.feeds import Fed, Place
 
 
-class FedStep:
-    """A step that takes what the board feeds; traced anew only for other kinds.
+class FedSteps:
+    """Steps that are fed, with a trace for each set of places where they are.
+
+    A step may leave some out, such as an actor's that only every second one makes, and
+    have slices where another has none.
 
     Args:
-        session: Has the board and makes the step.
+        session: Makes the steps, and has the board that feeds them.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._step: Step | None = None
-        self._kinds: tuple[Phase, dict[Any, bool]] | None = None
+        self._steps: dict[frozenset[tuple[Place, bool]], Step] = {}
 
-    def find(self, phase: Phase) -> Step:
-        """The step for what the board holds; another one if the last does not fit."""
-        board = self._session.board
-        kinds = {place: isinstance(v, SparseRows) for place, v in board.fed.items()}
-        if self._step is None or self._kinds != (phase, kinds):
-            board.forget()
-            self._step = self._session.make_step()
-            self._kinds = phase, kinds
-        return self._step
+    @contextmanager
+    def feed(self, fed: Fed, batch: Any) -> Iterator[Step]:
+        """Inside, a step takes these values.
+
+        Args:
+            fed: By place.
+            batch: What it is run on, or one like it.
+
+        Yields:
+            What to run, as often as one likes.
+        """
+        session, board = self._session, self._session.board
+        kinds = frozenset((at, isinstance(v, SparseRows)) for at, v in fed.items())
+        if kinds not in self._steps:
+            self._steps[kinds] = session.make_step()
+        step = self._steps[kinds]
+        with board.feed(fed):
+            with session.guard("step"):
+                # The feeds come into being while the step is traced.
+                step.trace([batch])
+            board.set_feeds()
+            yield step

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,11 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, UPDATED, Phase, Trace
-from distbench.worker.one_device.fed import FedStep
+from distbench.worker.one_device.fed import FedSteps
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.python_numbers import read_numbers
+from distbench.worker.state.python_numbers import read_numbers, write_number
 from distbench.worker.state.values import make_alike
-from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.collect import State, put_back
 from distbench.worker.taps.feeds import Fed
 
@@ -43,13 +43,21 @@ class Feeder:
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
-        self._fed = FedStep(reference.session)
+        self._fed = FedSteps(reference.session)
         self.numbers = read_numbers(reference.session.optimizers)
 
-    def forget_steps(self) -> None:
-        """Trace the step anew for what is fed next."""
-        self.reference.session.board.forget()
-        self._fed = FedStep(self.reference.session)
+    @contextmanager
+    def trace_apart(self) -> Iterator[None]:
+        """Inside, steps are traced anew, which leaves nothing to what is fed later."""
+        optimizers, fed = self.reference.session.optimizers, self._fed
+        before = read_numbers(optimizers)
+        self._fed = FedSteps(self.reference.session)
+        try:
+            yield
+        finally:
+            self._fed = fed
+            for name, value in before.items():
+                write_number(optimizers, name, value)
 
     def takes(self, tier: Tier) -> bool:
         """Whether values can be put into the steps of a tier.
@@ -63,8 +71,8 @@ class Feeder:
         self,
         tier: Tier,
         observed: Trace,
-        phase: Any,
-        source: Any = None,
+        phase: Phase,
+        source: Phase | None = None,
         times: int = 1,
         kept: tuple[str, ...] = UPDATED,
         change: Callable[[Any], Any] | None = None,
@@ -79,37 +87,35 @@ class Feeder:
         counters of steps, unless the cluster's went on by more than one as well.
         """
         reference, session = self.reference, self.reference.session
-        board = session.board
         found = [session.make_values() for _ in range(times)]
-        with board.feed_at(phase):
-            # A step that is random would not lead to the same states once more.
-            for step, batch, before in reference.list_steps(tier):
-                if change is not None:
-                    batch = change(batch)
-                for replica in range(observed.replicas):
-                    board.fed = {
-                        (key.call, phase, key.variable): make_alike(
-                            value, observed.get(replace(key, phase=phase))
-                        )
-                        for key, value in observed.select(
-                            step=step, phase=source or phase, replica=replica
-                        )
-                    }
-                    if not board.fed:
-                        continue
-                    fed_step = self._fed.find(phase)
-                    start = move(step, before)
-                    session.restore_state(start)
-                    session.begin_step(step)
-                    again = {}
-                    if times > 1:
-                        # What happens between two steps happens once.
-                        begun = session.read_state()
-                        again = self._find_again(observed, step, begun, kept)
+        # A step that is random would not lead to the same states once more.
+        for step, batch, before in reference.list_steps(tier):
+            if change is not None:
+                batch = change(batch)
+            for replica in range(observed.replicas):
+                fed: Fed = {
+                    (key.call, phase, key.variable): make_alike(
+                        value, observed.get(replace(key, phase=phase))
+                    )
+                    for key, value in observed.select(
+                        step=step, phase=source or phase, replica=replica
+                    )
+                }
+                if not fed:
+                    continue
+                start = move(step, before)
+                session.restore_state(start)
+                session.begin_step(step)
+                again = {}
+                if times > 1:
+                    # What happens between two steps happens once.
+                    begun = session.read_state()
+                    again = self._find_again(observed, step, begun, kept)
+                with self._run_fed(fed, batch) as run:
                     for values in found:
                         if values is not found[0]:
                             session.write_state(again)
-                        self._run_fed(fed_step, batch)
+                        run()
                         session.collect_taps(step, values, replica=replica)
                         after = put_back(session.read_state(), start, before)
                         session.collect_state(step, after, values, replica=replica)
@@ -122,23 +128,23 @@ class Feeder:
     def resume_shards(self, tier: Tier, observed: Trace) -> Trace | None:
         """Losses and local gradients of shards that go on from the cluster's updates.
 
-        Of a step that updates several times, with what was reduced on the cluster. None
-        where the program takes no batch of another size.
+        With what was reduced on the cluster. None where a step updates once, or the
+        program takes no batch of another size.
         """
         reference, session = self.reference, self.reference.session
-        board = session.board
+        if not (reference.handed.is_often and self.takes(tier)):
+            return None
         values = session.make_values()
-        phase: Phase = "reduced_gradient"
-        with suppress(SubjectError), board.feed_at(phase):
+        with suppress(SubjectError):
             for step, batch, _ in reference.list_steps(tier):
                 for replica, shard in enumerate(reference.sizes.cut(step, batch)):
-                    board.fed = _find_fed(observed, step, phase, replica)
-                    if not board.fed:
+                    fed = _find_fed(observed, step, "reduced_gradient", replica)
+                    if not fed:
                         continue
-                    fed_step = self._fed.find(phase)
                     reference.restore_shard(tier, step, replica)
                     session.begin_step(step)
-                    self._run_fed(fed_step, shard)
+                    with self._run_fed(fed, shard) as run:
+                        run()
                     session.collect_taps(step, values, replica=replica, phases=COMPUTED)
             return reference.make_trace("resumed", tier, values)
         return None
@@ -146,19 +152,17 @@ class Feeder:
     def take_turns(self, tier: Tier, observed: Trace) -> Trace | None:
         """Apply the update once for each replica in a step, with its own gradient."""
         session = self.reference.session
-        board = session.board
         values = session.make_values()
-        phase: Phase = "reduced_gradient"
-        with suppress(SubjectError), board.feed_at(phase):
+        with suppress(SubjectError):
             for step, batch, before in self.reference.list_steps(tier):
                 session.restore_state(before)
                 session.begin_step(step)
                 for replica in range(observed.replicas):
-                    board.fed = _find_fed(observed, step, phase, replica)
-                    if not board.fed:
+                    fed = _find_fed(observed, step, "reduced_gradient", replica)
+                    if not fed:
                         break
-                    self._run_fed(self._fed.find(phase), batch)
-                session.board.read()
+                    with self._run_fed(fed, batch) as run:
+                        run()
                 session.collect_state(step, session.read_state(), values, replica=0)
             return self.reference.make_trace("turns", tier, values)
         return None
@@ -178,14 +182,13 @@ class Feeder:
                 found[variable.path] = start
         return found
 
-    def _run_fed(self, step: Step, batch: Any) -> None:
+    @contextmanager
+    def _run_fed(self, fed: Fed, batch: Any) -> Iterator[Callable[[], None]]:
+        """Inside, what it yields runs a step with these values."""
         session = self.reference.session
         session.program.replicas = 1
-        with session.guard("step"):
-            # The feeds come into being while the step is traced.
-            step.trace([batch])
-            session.board.set_feeds()
-            step.run([batch])
+        with self._fed.feed(fed, batch) as step:
+            yield partial(session.run, step, [batch])
 
 
 def _find_fed(observed: Trace, step: int, phase: Phase, replica: int) -> Fed:

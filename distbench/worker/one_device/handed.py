@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping
 
 from distbench.trace import WHOLE, Phase, TraceKey, Value
-from distbench.worker.stepping.session import Session
-from distbench.worker.stepping.steps import Step
-from distbench.worker.taps.feeds import Fed, Place
+from distbench.worker.taps.feeds import Fed
 
 _PHASE: Phase = "reduced_gradient"
-
-LedSteps = defaultdict[frozenset[Place], Step]
-"""What runs shards that go on, by the updates that are fed: a step may leave some out,
-such as an actor's that only every second one makes."""
 
 
 class Handed:
@@ -28,13 +19,9 @@ class Handed:
     trains, as of a copy that follows: by the update of its own shard alone, that would
     be another one on each, and the next step would seem to depend on who gets which
     example.
-
-    Args:
-        session: Runs the shards.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._steps: list[Fed] = []
         self._is_often = False
         self.leads_own = False
@@ -58,24 +45,3 @@ class Handed:
     def is_often(self) -> bool:
         """Whether a step updates several times, as that of a GAN does."""
         return self._is_often
-
-    @contextmanager
-    def lead(self, step: int, batch: Any, steps: LedSteps) -> Iterator[Step]:
-        """Inside, a shard goes on from the updates of the global batch.
-
-        Args:
-            step: Its number.
-            batch: The shard.
-            steps: The traces to choose from.
-
-        Yields:
-            What to run it by.
-        """
-        board, by = self._session.board, steps[frozenset(self[step])]
-        with board.feed_at(_PHASE):
-            board.fed = self[step]
-            with self._session.guard("step"):
-                # The feeds come into being while the step is traced.
-                by.trace([batch])
-            board.set_feeds()
-            yield by

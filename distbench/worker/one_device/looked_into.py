@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, WHOLE, Trace
-from distbench.worker.one_device.handed import LedSteps
+from distbench.worker.one_device.fed import FedSteps
 from distbench.worker.one_device.made_up import make_up
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
@@ -41,7 +41,7 @@ def look_inside(
     try:
         with session.board.set_aside():
             by = session.make_step(any_size=reference.shard_step.any_size)
-            led = LedSteps(session.make_step)
+            led = FedSteps(session)
             session.restore_state(reference.starts[tier][0])
             reference.run_whole(0, batch, by)
             session.collect_taps(0, values, replica=WHOLE, phases=COMPUTED)

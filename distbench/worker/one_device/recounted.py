@@ -15,7 +15,6 @@ from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import differ
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.intercept import replace_attribute
-from distbench.worker.state.python_numbers import read_numbers, write_number
 from distbench.worker.state.values import multiply
 
 _PHASE: Phase = "reduced_gradient"
@@ -46,24 +45,10 @@ def count_replicas_again(
         with suppress(SubjectError):
             [trace] = feeder.feed(tier, _scale(observed, factor), _PHASE)
             found.append(replace(trace, notes={**trace.notes, "factor": factor}))
-    with suppress(SubjectError), _traced_apart(feeder), _told(n):
+    with suppress(SubjectError), feeder.trace_apart(), _told(n):
         [trace] = feeder.feed(tier, observed, _PHASE)
         found.append(replace(trace, notes={**trace.notes, "told": n}))
     return tuple(trace for trace in found if differ(trace, followed, UPDATED))
-
-
-@contextmanager
-def _traced_apart(feeder: Feeder) -> Iterator[None]:
-    """Trace the step anew, and leave nothing of that to what is fed later."""
-    optimizers = feeder.reference.session.optimizers
-    before = read_numbers(optimizers)
-    feeder.forget_steps()
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            write_number(optimizers, name, value)
-        feeder.forget_steps()
 
 
 def _scale(observed: Trace, factor: float) -> Trace:

@@ -23,7 +23,8 @@ from distbench.trace import (
 )
 from distbench.trace.naming import pair_names
 from distbench.trace.shards import recut_shards
-from distbench.worker.one_device.handed import Handed, LedSteps
+from distbench.worker.one_device.fed import FedSteps
+from distbench.worker.one_device.handed import Handed
 from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
@@ -64,8 +65,8 @@ class Reference:
         session.varies = bool(self.sizes.resized)
         session.rehearse([batch])
         self._whole = session.make_step()
-        self.handed = Handed(session)
-        self._led_steps = LedSteps(session.make_step)
+        self.handed = Handed()
+        self._led_steps = FedSteps(session)
         self.exchanged = Exchanged(session.board)
         with self.exchanged.notice():
             graph = session.prepare(self._whole, [batch])
@@ -184,7 +185,7 @@ class Reference:
         self.session.begin_step(step)
         self.session.run(by, [batch])
 
-    def run_led(self, step: int, batch: Any, by: Step, led: LedSteps) -> None:
+    def run_led(self, step: int, batch: Any, by: Step, led: FedSteps) -> None:
         """One step on a shard, which goes on from the updates of the global batch.
 
         So does a step that updates several times on every replica: what is due of its
@@ -196,10 +197,11 @@ class Reference:
             by: What runs it where a step updates once.
             led: What runs it where it updates more often.
         """
-        if not self.handed[step]:
+        handed = self.handed[step]
+        if not handed:
             self.run_shard(step, batch, by)
             return
-        with self.handed.lead(step, batch, led) as leading:
+        with led.feed(handed, batch) as leading:
             self.run_shard(step, batch, leading)
 
     def runs_shard(self, step: int, batch: Any, by: Step | None = None) -> bool:

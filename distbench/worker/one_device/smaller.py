@@ -31,7 +31,7 @@ def find_unlimited(feeder: Feeder, tier: Tier, recorded: Trace) -> float:
     does.
 
     Args:
-        feeder: Runs the reference's steps; what it traced before is traced anew.
+        feeder: Runs the reference's steps.
         tier: Which one.
         recorded: What one device recorded in it.
 

@@ -62,15 +62,14 @@ def ask_terms(session: Session, ask: Callable[[int], T]) -> list[T]:
     """
     board = session.board
     try:
-        # What a term has no part in is dense, and traced steps may have it sparse.
-        with board.set_aside():
-            found = []
-            for number in range(_count_terms(session)):
-                board.term = number
-                found.append(ask(number))
-            return found
+        found = []
+        for number in range(_count_terms(session)):
+            board.term = number
+            found.append(ask(number))
     except SubjectError:
         return []
+    else:
+        return found
     finally:
         board.term = None
 

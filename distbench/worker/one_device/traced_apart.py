@@ -52,12 +52,9 @@ def trace_for_each(feeder: Feeder, tier: Tier, observed: Trace) -> tuple[Trace, 
     for name in moved:
         # A rule may refuse to be traced from another number, and a class that another
         # is derived from it; then nothing is learnt.
-        with suppress(SubjectError, TypeError):
+        with suppress(SubjectError, TypeError), feeder.trace_apart():
             if name in ends:
                 found.extend(_trace_number(feeder, tier, observed, name, ends, here))
-        write_number(session.optimizers, name, now[name])
-    if moved:
-        feeder.forget_steps()
     return tuple(found)
 
 
@@ -116,5 +113,5 @@ def _repeat(move: Move, times: int) -> Any:
 def _feed_one(feeder: Feeder, tier: Tier, observed: Trace, replica: int) -> Trace:
     """What follows from one replica's reduced gradients, by a step of its own trace."""
     own = Values(observed.values).keep(lambda key: key.replica == replica)
-    feeder.forget_steps()
-    return feeder.feed(tier, replace(observed, values=own), "reduced_gradient")[0]
+    with feeder.trace_apart():
+        return feeder.feed(tier, replace(observed, values=own), "reduced_gradient")[0]

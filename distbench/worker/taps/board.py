@@ -18,7 +18,7 @@ from distbench.trace import Phase, SparseRows, Value
 from distbench.trace.intermediates import INTERMEDIATES, made_to_json, name_given
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.backwards import Writes
-from distbench.worker.taps.feeds import Fed, Feeds, Place
+from distbench.worker.taps.feeds import Dtypes, Fed, Feeds, Place
 from distbench.worker.taps.intermediates import Intermediates
 from distbench.worker.taps.reach import is_in_reach
 from distbench.worker.taps.sinks import (
@@ -62,8 +62,7 @@ class TapBoard(TracedStep):
 
     Attributes:
         find_shape: Gives the shape of the variable with a path.
-        feeding: The phase at which `fed` replaces what flows past, if any.
-        fed: What to feed, by call, phase and variable.
+        fed: What replaces what flows past, by call, phase and variable.
         watch: Told of each value as it comes by.
         corruption: What changes gradients as tapes give them, if anything does.
         term: The number of the term of a loss that tapes differentiate in its place.
@@ -75,11 +74,10 @@ class TapBoard(TracedStep):
     ) -> None:
         super().__init__(first_replica)
         self._device = device
-        self._sinks: dict[TapPoint, tuple[Any, ...]] = {}
+        self._sinks: dict[tuple[TapPoint, Dtypes], tuple[Any, ...]] = {}
         self._shapes: dict[TapPoint, tuple[int, ...]] = {}
         self._feeds = Feeds(device)
         self.find_shape: Callable[[str], tuple[int, ...]] = lambda _: ()
-        self.feeding: Phase | None = None
         self.fed: Fed = {}
         self.watch: Callable[[TapPoint, Any], None] = _look_away
         self.corruption: Corruption | None = None
@@ -142,8 +140,7 @@ class TapBoard(TracedStep):
         elif call is None:
             call = self.count_calls(replica)
         self._reached.pass_by(replica, phase)
-        if self.feeding == phase:
-            value = self._feed((call, phase, variable), value)
+        value = self._feed((call, phase, variable), value)
         point = TapPoint(call, phase, variable, replica)
         tensors: tuple[Any, ...]
         if isinstance(value, tf.IndexedSlices):
@@ -240,19 +237,21 @@ class TapBoard(TracedStep):
 
     def clear_loss(self) -> None:
         """Leave no loss of the replica, whatever was recorded in this step."""
-        point = TapPoint(0, "loss", "", self.find_replica())
-        for sink in self._sinks.get(point, ()):
-            empty_sink(sink)
+        own = TapPoint(0, "loss", "", self.find_replica())
+        for (point, _), sinks in self._sinks.items():
+            if point == own:
+                for sink in sinks:
+                    empty_sink(sink)
 
     def _write(self, point: TapPoint, tensors: tuple[Any, ...]) -> None:
+        kind = tuple(tensor.dtype for tensor in tensors)
         with keep_from_xla():
-            sinks = self._sinks.get(point)
-            if sinks is None or len(sinks) != len(tensors):
-                sinks = tuple(create_sink(t.dtype, self._device) for t in tensors)
-                self._sinks[point] = sinks
+            sinks = self._sinks.get((point, kind))
+            if sinks is None:
+                sinks = tuple(create_sink(dtype, self._device) for dtype in kind)
+                self._sinks[point, kind] = sinks
             for sink, tensor in zip(sinks, tensors, strict=True):
-                # Op by op, rows may be numbered in another integer dtype.
-                sink.assign(tf.cast(tensor, sink.dtype), read_value=False)
+                sink.assign(tensor, read_value=False)
 
     def _feed(self, place: Place, value: Any) -> Any:
         given = self.fed.get(place)
@@ -261,13 +260,13 @@ class TapBoard(TracedStep):
         return self._feeds.read(place, given, value.dtype)
 
     @contextmanager
-    def feed_at(self, phase: Phase) -> Iterator[None]:
-        """Inside, what is `fed` replaces what flows past at a phase."""
-        self.feeding = phase
+    def feed(self, fed: Fed) -> Iterator[None]:
+        """Inside, this replaces what flows past in steps that are traced."""
+        self.fed = fed
         try:
             yield
         finally:
-            self.feeding, self.fed = None, {}
+            self.fed = {}
 
     def set_feeds(self) -> None:
         """Have the next step take what is `fed`."""
@@ -283,11 +282,6 @@ class TapBoard(TracedStep):
         finally:
             self._sinks, self._shapes = kept
 
-    def forget(self) -> None:
-        """Drop all taps: what was traced with them is not used any more."""
-        self._sinks.clear()
-        self._feeds.forget()
-
     def read(self) -> Mapping[TapPoint, Value]:
         """What the last step left in every tap; leaves them empty for the next.
 
@@ -295,7 +289,7 @@ class TapBoard(TracedStep):
         in it: what an earlier step left there would pass for its own.
         """
         values: dict[TapPoint, Value] = {}
-        for point, sinks in self._sinks.items():
+        for (point, _), sinks in self._sinks.items():
             arrays = take_out(sinks)
             if not arrays:
                 continue

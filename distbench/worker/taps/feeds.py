@@ -15,6 +15,11 @@ from distbench.worker.taps.sinks import create_sink
 
 Place = tuple[int, Phase, str]
 """Where a value goes: call, phase and variable."""
+Dtypes = tuple[tf.DType, ...]
+"""Those of what a tap takes or keeps: a dense value, or rows and values of slices.
+
+One trace may have slices where another has none, and each has variables of its own.
+"""
 Fed = dict[Place, Value]
 """What to put in the place of what flows past."""
 
@@ -28,7 +33,7 @@ class Feeds:
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._feeds: dict[Place, tuple[Any, ...]] = {}
+        self._feeds: dict[tuple[Place, Dtypes], tuple[Any, ...]] = {}
 
     def read(self, place: Place, given: Value, dtype: tf.DType) -> Any:
         """What the graph takes at a place; the feed comes into being with the trace.
@@ -38,12 +43,12 @@ class Feeds:
             given: What is fed while the step is traced: later values are like it.
             dtype: Dtype of what flows past.
         """
-        if place not in self._feeds:
-            is_sparse = isinstance(given, SparseRows)
-            dtypes = (tf.int64, dtype) if is_sparse else (dtype,)
-            self._feeds[place] = tuple(create_sink(d, self._device) for d in dtypes)
-        feeds = self._feeds[place]
-        if len(feeds) == 1:
+        is_sparse = isinstance(given, SparseRows)
+        kind = (tf.int64, dtype) if is_sparse else (dtype,)
+        if (place, kind) not in self._feeds:
+            self._feeds[place, kind] = tuple(create_sink(d, self._device) for d in kind)
+        feeds = self._feeds[place, kind]
+        if not is_sparse:
             return tf.ensure_shape(feeds[0].read_value(), given.shape)
         shape = tf.constant(given.shape, tf.int64)
         rows = tf.ensure_shape(feeds[1].read_value(), [None, *given.shape[1:]])
@@ -53,21 +58,21 @@ class Feeds:
     def write(self, fed: Fed) -> None:
         """Have the next step take these values.
 
-        Feeds of other traces may be for updates that this step does not make.
+        Feeds of other traces may be for updates that this step does not make, or for
+        slices where this one takes none.
         """
-        for place in self._feeds.keys() & fed.keys():
-            feeds, given = self._feeds[place], fed[place]
+        for (place, _), feeds in self._feeds.items():
+            given = fed.get(place)
+            if given is None:
+                continue
             arrays = (
                 (given.indices, given.values)
                 if isinstance(given, SparseRows)
                 else (given,)
             )
-            for feed, array in zip(feeds, arrays, strict=True):
-                feed.assign(tf.cast(array, feed.dtype))
-
-    def forget(self) -> None:
-        """Drop all feeds: what was traced with them is not used any more."""
-        self._feeds.clear()
+            if len(arrays) == len(feeds):
+                for feed, array in zip(feeds, arrays, strict=True):
+                    feed.assign(tf.cast(array, feed.dtype))
 
     @property
     def variables(self) -> set[int]:

@@ -43,7 +43,7 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
             result = tf.nest.pack_sequence_as(result, given)
         if elements.is_traced:
             return result
-        if board.feeding == "local_gradient":
+        if board.fed:
             given = [
                 board.feed_gradient(table.find_path(source), value)
                 if table.has_gradient(source)
