@@ -90,7 +90,6 @@ def _take_steps(
     for step, batch, before in reference.list_steps(tier):
         session.restore_state(move(step, before))
         reference.run_whole(step, batch if change is None else change(batch))
-        session.board.read()
         session.collect_state(step, session.read_state(), values, replica=0)
     return reference.make_trace("taken again", tier, values)
 

@@ -58,6 +58,7 @@ class KeptState:
     first_replica: int
     shelf: Shelf | None
     _metrics: Mapping[str, Any]
+    _is_unread: bool
 
     def refresh_state(
         self, graph: tf.Graph, listed: Sequence[Any], metrics: Sequence[Any]
@@ -118,7 +119,14 @@ class KeptState:
                     write_component(component, value)
 
     def restore_state(self, state: State) -> None:
-        """Set every component to what `read_state` returned."""
+        """Set every component to what `read_state` returned.
+
+        What a step left in taps that nobody asked for, or left when it raised, would
+        pass for that of the next one: it goes as well.
+        """
+        if self._is_unread:
+            self.board.read()
+            self._is_unread = False
         for variable in self.table.state:
             for number, component in enumerate(variable.components):
                 write_component(component, state[variable.info.path, number])
@@ -182,6 +190,7 @@ class KeptState:
             replica: Of whom one device computed it; by default who did.
             phases: What to add.
         """
+        self._is_unread = False
         collect_taps(self.board, step, values, replica=replica, phases=phases)
 
     def collect_state(

@@ -111,6 +111,7 @@ class Session(KeptState):
         self.table = VariableTable(list_state(variables, given_names=program.names()))
         self.board.find_shape = self.table.find_shape
         self._metrics: Mapping[str, Any] = {}
+        self._is_unread = False
         self.spoilt = Spoilt(self._devices, self.first_replica)
         self.tapped = tapped and not alone and not program.is_compiled
         self.varies = False
@@ -240,6 +241,7 @@ class Session(KeptState):
 
     def run(self, step: Step, shards: Sequence[Any]) -> None:
         """Run a step; what it raises is the subject's doing."""
+        self._is_unread = True
         with self.guard("step"):
             step.run(shards)
 

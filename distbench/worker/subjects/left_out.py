@@ -132,5 +132,4 @@ class LeftOut:
         else:
             return session.read_state()
         finally:
-            session.board.read()  # what the taps keep is nobody's
             session.restore_state(before)
