@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any, Literal
 
 from distbench.examples import Counted, Examples
 from distbench.scenario.choices import TIERS as TIERS
@@ -100,26 +100,46 @@ class Fed:
     resumed: Trace | None = None
     held: Trace | None = None
 
+    @classmethod
+    def gather(
+        cls,
+        replays: Mapping[Phase, Trace],
+        find: Callable[[str], tuple[Trace, ...]],
+    ) -> Fed:
+        """Put together what was fed.
+
+        Args:
+            replays: See above.
+            find: The traces of another field, by its name; of one that holds a single
+                trace, that or none.
+        """
+        others: dict[str, Any] = {}
+        for other in _list_others(cls):
+            found = find(other.name)
+            is_single = other.default is None
+            others[other.name] = next(iter(found), None) if is_single else found
+        return cls(replays=replays, **others)
+
     def change_traces(self, change: Callable[[Trace], Trace]) -> Fed:
-        """Return a copy whose traces went through `change`; `op_by_op` has one step."""
-        return replace(
-            self,
-            replays={phase: change(trace) for phase, trace in self.replays.items()},
-            repeated=tuple(map(change, self.repeated)),
-            decayed=tuple(map(change, self.decayed)),
-            counted=tuple(map(change, self.counted)),
-            traced=tuple(map(change, self.traced)),
-            recounted=tuple(map(change, self.recounted)),
-            overwritten=tuple(map(change, self.overwritten)),
-            turns=None if self.turns is None else change(self.turns),
-            apart=None if self.apart is None else change(self.apart),
-            sums=tuple(map(change, self.sums)),
-            again=None if self.again is None else change(self.again),
-            due=None if self.due is None else change(self.due),
-            formed=tuple(map(change, self.formed)),
-            resumed=None if self.resumed is None else change(self.resumed),
-            held=None if self.held is None else change(self.held),
-        )
+        """Return a copy whose traces went through `change`."""
+        others = {
+            other.name: _change(getattr(self, other.name), change)
+            for other in _list_others(type(self))
+        }
+        replays = {phase: change(trace) for phase, trace in self.replays.items()}
+        return replace(self, replays=replays, **others)
+
+
+def _list_others(cls: type[Fed]) -> list[Field[Any]]:
+    """The fields of single traces, and of several in a row."""
+    return [known for known in fields(cls) if known.name != "replays"]
+
+
+def _change(found: Any, change: Callable[[Trace], Trace]) -> Any:
+    """A trace, or several in a row, changed; None where there is none."""
+    if isinstance(found, tuple):
+        return tuple(map(change, found))
+    return None if found is None else change(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

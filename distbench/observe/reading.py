@@ -56,9 +56,6 @@ def read_evidence(
         numbers = range(replied[name])
         return tuple(read_trace(folder, f"{name}-{tier}-{n}") for n in numbers)
 
-    def read_any(name: str) -> Trace | None:
-        return next(iter(read_all(name)), None)
-
     observed = merge_traces(scenario.cluster, parts)
     evidence = Evidence(
         tier=tier,
@@ -77,26 +74,12 @@ def read_evidence(
             **{n: read_trace(reference, f"probe-{n}") for n in answer["probes"]},
             **({} if uncut is None else {"uncut": uncut}),
         },
-        fed=Fed(
-            replays={
+        fed=Fed.gather(
+            {
                 phase: read_trace(folder, f"replay-{tier}-{phase}")
                 for phase in replied["replays"]
             },
-            repeated=read_all("repeated"),
-            decayed=read_all("decayed"),
-            counted=read_all("counted"),
-            traced=read_all("traced"),
-            recounted=read_all("recounted"),
-            overwritten=read_all("overwritten"),
-            turns=read_any("turns"),
-            apart=read_any("apart"),
-            sums=read_all("sums"),
-            again=read_any("again"),
-            due=read_any("due"),
-            op_by_op=read_any("op_by_op"),
-            formed=read_all("formed"),
-            resumed=read_any("resumed"),
-            held=read_any("held"),
+            read_all,
         ),
         measure=Measure(shards_known=answer["shards_known"]),
         subject=Traits(
