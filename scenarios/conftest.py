@@ -24,7 +24,7 @@ import pytest
 from distbench.checking.plan import name_cluster
 from distbench.cluster import ALL, ClusterSpec
 from distbench.errors import BadInputError
-from distbench.machine import inspect_machine
+from distbench.machine import Machine, inspect_machine
 from distbench.target import parse_target
 
 if TYPE_CHECKING:
@@ -198,10 +198,21 @@ def _list_clusters(
 ) -> list[str]:
     given = config.getoption("clusters")
     specs = [ClusterSpec.parse(s) for s in (given.split(",") if given else default)]
-    if config.getoption("distbench_engine") not in (None, "local") and not given:
+    if _is_far(config) and not given:
         # An engine has to be asked for a number.
         specs = [s for s in specs if ALL not in (s.workers, s.replicas_per_worker)]
     return [str(spec) for spec in specs if not kinds or spec.kind in kinds]
+
+
+def _is_far(config: pytest.Config) -> bool:
+    return config.getoption("distbench_engine") not in (None, "local")
+
+
+def _find_machine(config: pytest.Config) -> Machine:
+    """This machine, with the GPUs that are required."""
+    required = config.getoption("require_gpus")
+    required = required or config.getoption("distbench_require_gpus") or 0
+    return inspect_machine().with_gpus(required)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -253,8 +264,7 @@ def run_case(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Call
     which are judged by the same run on one device. What the nodes of an engine make of
     an open cluster spec is not known here: there each test checks its own.
     """
-    is_far = request.config.getoption("distbench_engine") not in (None, "local")
-    required = request.config.getoption("distbench_require_gpus") or 0
+    is_far = _is_far(request.config)
     group = _find_group(request.node)
     clusters = request.config.stash[_TOGETHER][group]
     known = request.config.stash.setdefault(_KNOWN, {})
@@ -269,8 +279,7 @@ def run_case(distbench: Any, case: Case, request: pytest.FixtureRequest) -> Call
             except BadInputError:
                 # Bad may be what only one of them is asked for.
                 return distbench.check(target, case.cluster, **options)
-        machine = inspect_machine().with_gpus(options.get("require_gpus", required))
-        return known[key].on(name_cluster(case.cluster, machine))
+        return known[key].on(name_cluster(case.cluster, _find_machine(request.config)))
 
     return run
 
@@ -306,9 +315,18 @@ def check(run_case: Any, case: Case, request: pytest.FixtureRequest) -> Callable
 
 
 @pytest.fixture
-def replicas(case: Case) -> int:
+def replicas(case: Case, request: pytest.FixtureRequest) -> int:
     """Number of replicas of the test's cluster."""
-    return ClusterSpec.parse(case.cluster).replicas
+    if count := ClusterSpec.parse(case.cluster).replicas:
+        return count
+    if _is_far(request.config):
+        pytest.skip(f"need a number of replicas: only the engine knows {case.cluster}")
+    return count_replicas(case.cluster, _find_machine(request.config))
+
+
+def count_replicas(cluster: str, machine: Machine) -> int:
+    """Replicas of a cluster, of an open one as many as it has on a machine."""
+    return ClusterSpec.parse(name_cluster(cluster, machine)).replicas
 
 
 @pytest.fixture

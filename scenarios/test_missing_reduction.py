@@ -16,7 +16,7 @@ import pytest
     paths=["none"],
     kinds=["mirrored", "mwms"],
 )
-def test_missing_reduction_is_found_on_every_replica(check, case):
+def test_missing_reduction_is_found_on_every_replica(check, replicas):
     verdict = check()
     assert str(verdict.status) == "fail"
     for run in verdict.runs:
@@ -24,4 +24,4 @@ def test_missing_reduction_is_found_on_every_replica(check, case):
             continue
         first = run.findings[0]
         assert (first.code, first.phase) == ("missing-reduction", "reduced_gradient")
-        assert len(first.replicas) == int(case.cluster.partition(":")[2])
+        assert len(first.replicas) == replicas

@@ -36,8 +36,7 @@ def test_a_mean_over_the_own_batch_is_named(check):
 @pytest.mark.programs(
     "v1.py", "ScaledForEstimator", clusters=["mwms:2"], kinds=["mirrored", "mwms"]
 )
-def test_a_loss_that_both_divide_is_named(check, case):
+def test_a_loss_that_both_divide_is_named(check, replicas):
     (found,) = check(tier="bounded").findings
     assert (found.code, found.origin) == ("loss-scaled-twice", "subject")
-    replicas = int(case.cluster.partition(":")[2])
     assert found.ratio == pytest.approx(1 / replicas, rel=1e-6)

@@ -43,10 +43,9 @@ def test_a_rule_that_needs_rows_added_up_is_noted(check):
 
 
 @pytest.mark.programs("v1.py", *NAMED, clusters=["mirrored:2"])
-def test_what_is_done_once_for_each_replica_is_named(check, case):
+def test_what_is_done_once_for_each_replica_is_named(check, case, replicas):
     (found,) = check(tier="bounded").findings
     assert (found.code, found.phase, found.variables) == NAMED[case.optimizer]
-    replicas = int(case.cluster.partition(":")[2])
     assert found.ratio == pytest.approx(replicas, rel=1e-6)
     assert found.origin == "subject"
 

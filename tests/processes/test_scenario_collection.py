@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from distbench.machine import Machine
 
 pytest_plugins = ["pytester"]
 
@@ -89,6 +93,29 @@ def test_programs_run_on_the_clusters_that_they_can_have(
     assert "one_worker_is_found[ChiefLowers-mwms:4]" in listed
     assert "one_worker_is_found[ChiefLowers-mirrored:3]" not in listed
     assert "Unreduced-central:2" not in listed
+
+
+@pytest.mark.parametrize(
+    ("cluster", "replicas"),
+    [
+        ("mirrored:2@cpu", 2),
+        ("mirrored:4@gpu", 4),
+        ("mwms:2x2", 4),
+        ("mirrored:all@gpu", 3),
+        ("mwms:all@gpu", 3),
+    ],
+)
+def test_replicas_are_counted_of_every_spec(cluster: str, replicas: int) -> None:
+    place = ROOT / "scenarios" / "conftest.py"
+    spec = importlib.util.spec_from_file_location("scenarios_conftest", place)
+    assert spec is not None
+    assert spec.loader is not None
+    there = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "scenarios_conftest", there)  # for its dataclass
+        spec.loader.exec_module(there)
+    machine = Machine(cores=2, memory_bytes=0, gpus=3)
+    assert there.count_replicas(cluster, machine) == replicas
 
 
 @pytest.mark.parametrize(
