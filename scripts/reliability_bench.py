@@ -112,7 +112,9 @@ def run_bench(case: BenchCase, folder: Path, mark: str) -> dict[str, Any]:
                 if case.interfere is not None:
                     case.interfere(bench, place / "told")
                 begin = time.monotonic()
-                code = bench.wait(case.ends_s)
+                code: int | None = bench.wait(case.ends_s)
+            except subprocess.TimeoutExpired:
+                code = None
             finally:
                 bench.kill()
                 bench.wait()
@@ -126,7 +128,9 @@ def run_bench(case: BenchCase, folder: Path, mark: str) -> dict[str, Any]:
         "case": case.name,
         "how": case.how,
         "kind": "event" if case.interfere else "",
-        "status": f"exit code {code}",
+        "status": f"did not end within {case.ends_s:g} s"
+        if code is None
+        else f"exit code {code}",
         "said": _quote(said, match) if case.said or not right else "",
         "counts": _read_counts(lines) if case.counts else {},
         "right": right,

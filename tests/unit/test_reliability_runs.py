@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import pytest
 from imported_scripts import import_scripts
 
-with import_scripts("reliability_runs") as _scripts:
+NAMES = ("measured", "leftovers", "reliability_runs", "reliability_bench")
+with import_scripts(*NAMES) as _scripts:
+    bench = _scripts["reliability_bench"]
     list_runs = _scripts["reliability_runs"].list_runs
     merge_rows = _scripts["reliability_runs"].merge_rows
 
@@ -54,3 +59,13 @@ def test_what_was_run_anew_takes_the_place_of_its_earlier_rows() -> None:
         ("c", 2),
     ]
     assert merge_rows(before, [], names)[0] == {"case": "a", "day": 1}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="need GNU's env")
+def test_a_bench_that_hangs_is_a_row(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", "import time; time.sleep(60)")
+    case = bench.BenchCase(
+        name="a", how="b", said="", codes=(0,), command=command, ends_s=0.2
+    )
+    row = bench.run_bench(case, tmp_path, "mark")
+    assert (row["right"], row["status"]) == (False, "did not end within 0.2 s")
