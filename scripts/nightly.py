@@ -20,6 +20,7 @@ import dataclasses
 import datetime
 import io
 import math
+import os
 import signal
 import sys
 import time
@@ -87,10 +88,24 @@ class Nightly:
         self._left_out: list[str] = []
         self._verdicts: list[Verdict] = []
 
-    def stop(self, number: int, frame: FrameType | None) -> None:
-        """End the night early, as its deadline would: for signals."""
-        del number, frame
-        self._stopped = True
+    def listen(self) -> None:
+        """End the night early, as its deadline would, when a signal asks for it."""
+        terminals = [fd for fd in (1, 2) if os.isatty(fd)]
+
+        def stop(number: int, _: FrameType | None) -> None:
+            self._stopped = True
+            if number == signal.SIGHUP:
+                # The terminal is gone, and what is printed there would raise.
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                for terminal in terminals:
+                    os.dup2(nowhere, terminal)
+
+        # A queue that takes the machine away asks first; what there is gets written.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stop)
+        # What is ignored stays so: 'nohup' asks for it.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, stop)
 
     def is_over(self) -> bool:
         """Whether no job may go on."""
@@ -230,9 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         folder = make_folder(options.out, now)
         night = Nightly(folder, options, find_end(options, now))
-        # A queue that takes the machine away asks first; what there is gets written.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, night.stop)
+        night.listen()
         print(f"jobs: {len(jobs)}, into {folder}", flush=True)
         night.run(jobs)
         return night.finish(entries)

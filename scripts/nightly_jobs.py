@@ -9,11 +9,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from nightly_plan import Job
 
 from distbench.errors import NOT_JUDGED, BadInputError
+from distbench.launch.bootstrap import die_with_parent
 from distbench.verdict import Run, Status, Verdict, merge_verdicts
 from distbench.verdict.document import verdict_from_json
 
@@ -70,6 +72,8 @@ def run_job(job: Job, folder: Path, root: Path, limits: Limits) -> Done:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # Nobody else knows its deadline. Nothing else runs in the fork.
+                preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),
             )
             ending = _wait(process, begin_s + limits.seconds, limits)
     except OSError as error:
@@ -109,12 +113,14 @@ def _wait(process: subprocess.Popen[bytes], until_s: float, limits: Limits) -> s
 
 def _end(process: subprocess.Popen[bytes], grace_s: float) -> None:
     """Have it write what it has, as after Ctrl-C; then end all that it started."""
-    try:
-        process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(grace_s)
-    except subprocess.TimeoutExpired:
+    # The group lives on with any child that does not heed the signal. macOS permits
+    # nothing where all of it has ended.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
 
 
 def _read(place: Path) -> tuple[Verdict | None, str]:

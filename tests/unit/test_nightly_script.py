@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from imported_scripts import import_scripts
 from verdict_samples import make_run, make_verdict
@@ -200,6 +202,57 @@ def test_a_job_that_hangs_is_ended_and_what_it_wrote_is_kept(play) -> None:
     assert time.monotonic() - begin_s < 20
     assert [run.status for run in done.verdict.runs] == [Status.PASS, Status.ERROR]
     assert "did not end within 1 s" in done.verdict.runs[1].message
+
+
+def test_what_a_job_started_ends_with_it(play, tmp_path: Path) -> None:
+    """The job heeds the signal, and its child does not."""
+    child = (
+        "import signal, time; signal.signal(2, signal.SIG_IGN); "
+        f"open({str(tmp_path / 'ready')!r}, 'w').close(); time.sleep(60)"
+    )
+    then = (
+        "import subprocess, sys, time; "
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}]); "
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(child.pid)); "
+        "time.sleep(60)"
+    )
+    play(make_run(), then=then, is_over=(tmp_path / "ready").exists)
+    wait_gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(sys.platform != "linux", reason="need a signal of Linux'")
+def test_a_job_ends_with_a_night_that_is_killed(tmp_path: Path) -> None:
+    script, pid = tmp_path / "night.py", tmp_path / "pid"
+    script.write_text(
+        f"import os, pathlib, sys; sys.path.insert(0, {str(ROOT / 'scripts')!r})\n"
+        "import nightly_jobs, nightly_plan\n"
+        "code = 'import os, pathlib, time; p = pathlib.Path(\"pid\");' \\\n"
+        "    'p.write_text(str(os.getpid())); time.sleep(60)'\n"
+        "class Job(nightly_plan.Job):\n"
+        "    def make_command(self, verdict): return [sys.executable, '-c', code]\n"
+        "here = pathlib.Path.cwd()\n"
+        "limits = nightly_jobs.Limits(seconds=60.0, is_over=lambda: False)\n"
+        "job = Job(name='job', kind='check', words=())\n"
+        "nightly_jobs.run_job(job, here, here, limits)\n"
+    )
+    night = subprocess.Popen([sys.executable, script], cwd=tmp_path)
+    try:
+        end_s = time.monotonic() + 30
+        while not pid.exists() or not pid.read_text():
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+    finally:
+        night.kill()
+        night.wait()
+    wait_gone(int(pid.read_text()))
+
+
+def wait_gone(pid: int) -> None:
+    end_s = time.monotonic() + 10
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie":
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
 
 
 def test_a_job_that_the_night_ends_is_no_error(play, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,13 +39,20 @@ class Nights:
         self._out = out
         self.folder = out
 
-    def run(self, runs: dict[str, list[Run]], *words: str) -> int:
+    def run(
+        self,
+        runs: dict[str, list[Run]],
+        *words: str,
+        signalled: signal.Signals | None = None,
+    ) -> int:
         def run_job(job: Any, *_: Any) -> Any:
+            if signalled is not None:
+                os.kill(os.getpid(), signalled)
             found = runs.get(job.name, [make_run(setup={"target": job.name})])
             environment = {"tensorflow": "2.21.0", "devices": [job.name]}
             return self._done(verdict=make_verdict(*found, environment=environment))
 
-        before = {signal.SIGINT, signal.SIGTERM}
+        before = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
         handlers = {number: signal.getsignal(number) for number in before}
         self._patch.setattr(self._nightly, "run_job", run_job)
         try:
@@ -63,6 +71,25 @@ class Nights:
 @pytest.fixture
 def nights(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
     return Nights(scripts, tmp_path / "nights", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name
+)
+def test_a_signal_ends_the_night_and_what_there_is_gets_written(
+    nights: Nights, number: signal.Signals
+) -> None:
+    nights.run({}, "--only", "sgd-*", signalled=number)
+    assert "no time for: sgd-float32-64" in nights.read("summary.txt")
+
+
+def test_a_night_that_ignores_hangups_goes_on(nights: Nights) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        nights.run({}, "--only", "sgd-*", signalled=signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert "no time for" not in nights.read("summary.txt")
 
 
 FAILED = make_run(
