@@ -97,6 +97,28 @@ def test_the_workflows_steps_are_shell_scripts() -> None:
         assert run_shellcheck(step, "--shell=bash") == []
 
 
+@pytest.mark.parametrize("made", [True, False])
+def test_a_run_shows_its_own_night_or_none(tmp_path: Path, made: bool) -> None:
+    """A step as the runner has it: in a clean checkout, and by `bash -e`."""
+    *_, step = (s["run"] for s in list_steps(WORKFLOW.read_text()) if "run" in s)
+    other, own = tmp_path / "nights" / "1-1", tmp_path / "nights" / "2-1"
+    for place in (other, own)[: 1 + made]:
+        (place / "2026-03-01T0117").mkdir(parents=True)
+        (place / "2026-03-01T0117" / "summary.txt").write_text(place.name)
+    checkout, summary = tmp_path / "checkout", tmp_path / "summary"
+    checkout.mkdir()
+    done = subprocess.run(
+        ["bash", "-e", "-c", step],
+        cwd=checkout,
+        env={**os.environ, "NIGHTS": str(own), "GITHUB_STEP_SUMMARY": str(summary)},
+        check=False,
+    )
+    assert (done.returncode == 0) is made
+    assert (summary.read_text() if made else list(checkout.iterdir())) == (
+        "```\n2-1```\n" if made else []
+    )
+
+
 @pytest.mark.parametrize("path", [WORKFLOW, BATCH], ids=["workflow", "sbatch"])
 def test_the_command_of_an_example_is_one(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
@@ -104,7 +126,8 @@ def test_the_command_of_an_example_is_one(
     """Each option is asked of the real script, which only lists its jobs."""
     text = path.read_text("utf-8").replace("\\\n", " ")
     [line] = re.findall(r"^ *scripts/nightly (.*?)(?: &)?$", text, re.MULTILINE)
-    values = {"$ONLY": "*", "$NIGHTS": str(tmp_path), "$nights": str(tmp_path)}
+    places = ("$NIGHTS", "$HISTORY", "$nights")
+    values = {"$ONLY": "*", **dict.fromkeys(places, str(tmp_path))}
     words = [values.get(word.strip('"'), word.strip('"')) for word in line.split()]
     words = ["2" if word.startswith("$") else word for word in words]
     monkeypatch.chdir(ROOT)
