@@ -31,7 +31,7 @@ from types import FrameType
 from measured import ROOT, find_commit
 from nightly_jobs import Done, run_job
 from nightly_jobs import Limits as JobLimits
-from nightly_options import choose_jobs, find_end, parse_arguments
+from nightly_options import choose_jobs, find_end, is_whole, parse_arguments
 from nightly_plan import Job
 from rich.console import Console, RenderableType
 
@@ -140,9 +140,13 @@ class Nightly:
 
     def finish(self, entries: Sequence[Entry]) -> int:
         """Write, keep and tell what came out; returns the exit code."""
-        is_whole = not self._left_out and "*" in (self._options.only or "*")
         today = self._started.astimezone().date()
-        found = apply_quarantine(self._merge(), entries, today, is_whole=is_whole)
+        found = apply_quarantine(
+            self._merge(),
+            entries,
+            today,
+            is_whole=not self._left_out and is_whole(self._options),
+        )
         verdict = found.verdict
         for name, text in (
             ("verdict.json", verdict_to_json(verdict) + "\n"),

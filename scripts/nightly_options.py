@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from measured import ROOT
@@ -20,6 +22,8 @@ from distbench.pattern import fits
 from distbench.target import parse_target
 
 OPTIMIZERS = ("adam", "adamw", "averaged_sgd", "lazy_adam", "momentum", "sgd")
+_MOST = 10_000
+"""Of anything: no night lasts for a year."""
 
 
 def parse_arguments(
@@ -54,16 +58,24 @@ def parse_arguments(
     )
     end = parser.add_mutually_exclusive_group()
     end.add_argument("--until", type=_parse_clock, metavar="HH:MM", help="be over then")
-    end.add_argument("--hours", type=float, metavar="H", help="be over after so long")
+    end.add_argument(
+        "--hours",
+        type=partial(_parse_number, float, 0),
+        metavar="H",
+        help="be over after so long",
+    )
     parser.add_argument(
-        "--job-minutes", type=float, default=30.0, help="deadline of each job"
+        "--job-minutes",
+        type=partial(_parse_number, float, 0),
+        default=30.0,
+        help="deadline of each job",
     )
     parser.add_argument(
         "--jobs",
-        type=int,
-        default=int(os.environ.get("DISTBENCH_JOBS", "1")),
+        type=partial(_parse_number, int, 1),
+        default=os.environ.get("DISTBENCH_JOBS", "1"),
         help="tests, or scenarios of a check, at the same time; times vary more with "
-        "several",
+        "several; default: DISTBENCH_JOBS or 1",
     )
     parser.add_argument(
         "--engine", choices=ENGINES, default="local", help="who starts the processes"
@@ -78,7 +90,7 @@ def parse_arguments(
     )
     parser.add_argument(
         "--require-gpus",
-        type=int,
+        type=partial(_parse_number, int, 0),
         default=0,
         metavar="N",
         help="what lacks GPUs is an error, never skipped; plan for N",
@@ -150,6 +162,12 @@ def choose_jobs(options: argparse.Namespace) -> tuple[Job, ...]:
     return chosen
 
 
+def is_whole(options: argparse.Namespace) -> bool:
+    """Whether all jobs are asked for that a night has by itself."""
+    replaced = options.optimizer or options.cluster or options.engine != "local"
+    return not replaced and "*" in (options.only or "*")
+
+
 def find_end(
     options: argparse.Namespace, now: datetime.datetime
 ) -> datetime.datetime | None:
@@ -158,11 +176,30 @@ def find_end(
         return now + datetime.timedelta(hours=options.hours)
     if options.until is None:
         return None
-    local = now.astimezone()
-    end = local.replace(
-        hour=options.until.hour, minute=options.until.minute, second=0, microsecond=0
+    # In the words of the clock: what it is ahead of UTC may change in between.
+    today = now.astimezone().date()
+    days = (today, today + datetime.timedelta(days=1))
+    # What the clock shows twice comes first as 0, then as 1.
+    ends = (
+        datetime.datetime.combine(day, options.until.replace(fold=fold)).astimezone()
+        for day in days
+        for fold in (0, 1)
     )
-    return end if end > local else end + datetime.timedelta(days=1)
+    return next(end for end in ends if end > now)
+
+
+def _parse_number(kind: Callable[[str], float], least: int, text: str) -> float:
+    """A number from `least` to `_MOST`."""
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= _MOST:
+        word = "whole number" if kind is int else "number"
+        raise argparse.ArgumentTypeError(
+            f"expected a {word} from {least} to {_MOST}. Received: {text!r}."
+        )
+    return value
 
 
 def _parse_clock(text: str) -> datetime.time:

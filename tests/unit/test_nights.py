@@ -6,6 +6,7 @@ import argparse
 import datetime
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -183,8 +184,9 @@ def test_known_failures_do_not_make_a_night_red(
     worse = make_run(Status.FAIL, findings=(other,), setup=FAILED.setup)
     assert nights.run({"sgd-float32": [worse]}, *words) == 1
     assert "new failure: sgd-float32" in capsys.readouterr().out
-    assert nights.run({}, "--only", "adam-*", *words) == 0
-    assert "fits no scenario" not in capsys.readouterr().out  # it was not due
+    for part in ("--only=adam-*", "-c=mwms:2", "--optimizer=tests.a:b"):
+        assert nights.run({}, part, *words) == 0
+        assert "fits no scenario" not in capsys.readouterr().out  # it was not due
 
 
 @pytest.mark.first(1)
@@ -238,6 +240,61 @@ def test_the_night_ends_when_the_clock_says_so(
     options = argparse.Namespace(hours=None, until=datetime.time.fromisoformat(until))
     end = scripts["nightly_options"].find_end(options, begin)
     assert (end - begin).total_seconds() == 3600 * hours
+
+
+@pytest.mark.parametrize(
+    ("now", "until", "hours"),
+    [
+        ("2026-03-28T22:00", "06:00", 7),  # summer time begins
+        ("2026-10-24T22:00", "06:00", 9),  # and ends
+        ("2026-10-24T23:30", "02:30", 3),
+        ("2026-10-25T02:30", "02:30", 1),  # the clock shows it again
+        ("2026-03-29T01:30", "02:30", 1),  # it never does
+    ],
+)
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="need POSIX' time zones")
+def test_the_clock_may_change_in_the_night(
+    scripts: Any, monkeypatch: pytest.MonkeyPatch, now: str, until: str, hours: float
+) -> None:
+    with monkeypatch.context() as there:
+        there.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        begin = datetime.datetime.fromisoformat(now).astimezone(datetime.timezone.utc)
+        clock = datetime.time.fromisoformat(until)
+        options = argparse.Namespace(hours=None, until=clock)
+        end = scripts["nightly_options"].find_end(options, begin)
+    time.tzset()
+    assert (end - begin).total_seconds() == 3600 * hours
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--hours", "inf"),
+        ("--hours", "nan"),
+        ("--hours", "-1"),
+        ("--jobs", "0"),
+        ("--require-gpus", "-1"),
+        (),
+    ],
+    ids=str,
+)
+def test_bad_numbers_are_bad_usage(
+    scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("DISTBENCH_JOBS", "x")
+    with pytest.raises(SystemExit) as ended:
+        scripts["nightly"].main([*words, "--list"])
+    assert ended.value.code == 2
+    assert f"argument {(*words, '--jobs')[0]}: expected a" in capsys.readouterr().err
+
+
+def test_a_jobs_option_is_all_that_counts(
+    scripts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISTBENCH_JOBS", "x")
+    options = scripts["nightly_options"].parse_arguments(["--jobs", "2"], "")
+    assert options.jobs == 2
 
 
 @pytest.mark.parametrize(
