@@ -47,7 +47,18 @@ check_link() {
   [[ -L .venv ]] || return 0
   there=$(find_installed)
   [[ -z $there || $there == "$(pwd -P)" ]] ||
-    fail ".venv is a link to $(readlink .venv), where the distbench of $there is"       "installed. Remove the link, and this makes an environment of its own."
+    fail ".venv is a link to $(readlink .venv), where the distbench of $there is" \
+      "installed. Remove the link, and this makes an environment of its own."
+}
+
+# Removes a .venv without pip, if it was made here.
+clear_own() {
+  [[ -e .venv || -L .venv ]] || return 0
+  if [[ -L .venv ]] || ! compgen -G ".venv/distbench-*" >/dev/null; then
+    fail ".venv has no pip, and these scripts did not make it. Install pip there, or" \
+      "remove .venv, and this makes an environment of its own."
+  fi
+  rm -rf .venv
 }
 
 # prepare_environment EXTRA: installs only if pyproject.toml, the extra or the place
@@ -62,8 +73,11 @@ prepare_environment() {
   fi
   if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
     python=$(find_python)
+    clear_own
     echo "making .venv with $python"
-    "$python" -m venv --clear .venv
+    mkdir .venv
+    : >.venv/distbench-made
+    "$python" -m venv .venv
   fi
   echo "installing distbench[$extra] into .venv (TensorFlow is large: minutes at first)"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check \

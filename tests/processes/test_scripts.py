@@ -115,6 +115,24 @@ def test_another_checkout_keeps_what_is_installed_in_its_environment(
     assert ("where the distbench of /home/me/distbench" in done.stderr) is not is_own
 
 
+@pytest.mark.parametrize("kind", ["folder", "link", "own"])
+def test_an_environment_without_pip_is_kept_unless_it_was_made_here(
+    copy: Path, tmp_path: Path, kind: str
+) -> None:
+    there = tmp_path / "other" if kind == "link" else copy / ".venv"
+    (there / "bin").mkdir(parents=True)
+    (there / "mine").touch()
+    if kind == "link":
+        (copy / ".venv").symlink_to(there)
+    if kind != "folder":
+        (there / "distbench-test.stamp").touch()
+    done = run_script(copy, "scenarios", **{"python3.11": "mkdir .venv/bin; exit 0"})
+    assert (there / "mine").exists() is (kind != "own")
+    if kind != "own":
+        assert done.returncode == 3
+        assert ".venv has no pip, and these scripts did not make it" in done.stderr
+
+
 def test_ci_calls_the_same_script() -> None:
     assert "scripts/test" in (ROOT / ".ci" / "run").read_text()
     scripts = [ROOT / "scripts" / n for n in ("test", "scenarios", "nightly", "docs")]
