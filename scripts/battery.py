@@ -21,17 +21,24 @@ import fnmatch
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import measured
 from battery_cases import DEFAULT, NAMESPACES, LeftOut, Stock, list_stock
 from battery_known import KNOWN
 from battery_page import Row, make_page
 from checked import find_heaviest, list_findings
 from known_rows import find_known
-from measured import FOLDER, ROOT, describe_place, find_commit, write_figures
+from measured import (
+    FOLDER,
+    ROOT,
+    describe_installed,
+    find_commit,
+    find_done,
+    keep_rows,
+    name_row,
+)
 
 import distbench
 from distbench.errors import BadInputError, ClusterError
@@ -40,6 +47,8 @@ from distbench.verdict import Run
 CLUSTERS = ("mirrored:2", "mwms:2", "central:2", "ps:2+1")
 WORKLOADS = ("linear", "embedding")
 PATHS = ("default", "user")
+NAMES = ("case", "cluster", "path", "workload")
+"""What names a row."""
 FIGURES = FOLDER / "stock.json"
 PAGE = ROOT / "docs" / "stock-optimizers.md"
 _LIST_S = 180.0
@@ -119,33 +128,12 @@ def make_row(
     return {**row, **words}
 
 
-def read_rows() -> dict[tuple[str, ...], Row]:
-    """The rows of earlier runs, if they were measured with what is installed now."""
-    rows = measured.read_rows(FIGURES, describe_versions())
-    return {name_row(row): row for row in rows}
-
-
-def name_row(row: Row) -> tuple[str, ...]:
-    """Key of a row."""
-    return row["case"], row["cluster"], row["path"], row["workload"]
-
-
-def describe_versions() -> dict[str, str]:
-    """What was measured, and on what; Keras 3 has a family of its own here."""
-    import importlib.metadata
-
-    versions = {**describe_place(), "keras": importlib.metadata.version("keras")}
-    del versions["distbench"]  # each row says its own
-    return versions
-
-
 @dataclass(slots=True, kw_only=True)
 class Battery:
-    """What was listed, and the rows that there are."""
+    """What was listed."""
 
     cases: Sequence[Stock]
     left_out: Sequence[LeftOut]
-    rows: dict[tuple[str, ...], Row]
 
     def run(self, todo: Sequence[Work], *, jobs: int, minutes: float) -> None:
         """Make checks until all are made or the time is over; keeps each at once."""
@@ -170,28 +158,24 @@ class Battery:
                     done += 1
                     took_s = (time.monotonic() - start_s) / done
                     print(f"[{done}/{len(todo)}, {took_s:.1f} s each]", end=" ")
-                    self._keep(future.result())
-        self.write()
+                    self._tell(future.result())
 
-    def _keep(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self.rows[name_row(row)] = row
-        self._write_figures()
+    def _tell(self, rows: Sequence[Row]) -> None:
+        self.keep(rows)
         print(rows[0]["case"], rows[0]["cluster"], rows[0]["path"], end=": ")
         print("; ".join(describe_row(row) for row in rows), flush=True)
 
-    def write(self) -> None:
-        """Write the figures and the page."""
-        page = make_page(self.cases, self.left_out, self._write_figures())
-        PAGE.write_text(page, "utf-8")
+    def write(self) -> Sequence[Row]:
+        """Write the page; returns all rows."""
+        document = self.keep(())
+        PAGE.write_text(make_page(self.cases, self.left_out, document), "utf-8")
+        rows: Sequence[Row] = document["rows"]
+        return rows
 
-    def _write_figures(self) -> dict[str, Any]:
-        order = {case.id: number for number, case in enumerate(self.cases)}
-        rows = [row for row in self.rows.values() if row["case"] in order]
-        rows.sort(key=lambda row: (order[row["case"]], *name_row(row)[1:]))
-        document = {"place": describe_versions(), "rows": rows}
-        write_figures(FIGURES, document)
-        return document
+    def keep(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """Write rows to the figures; returns these."""
+        order = [case.id for case in self.cases]
+        return keep_rows(FIGURES, rows, describe_installed(), NAMES, order)
 
 
 def describe_row(row: Row) -> str:
@@ -242,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"battery: {error}", file=sys.stderr)
         return _BROKEN
     cases, left_out = found
-    battery = Battery(cases=cases, left_out=left_out, rows=read_rows())
+    battery = Battery(cases=cases, left_out=left_out)
     chosen = [work for work in plan_work(cases) if choose(work, options)]
     if not chosen:
         print(
@@ -250,18 +234,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    todo = [
-        w for w in chosen if options.again or not battery.rows.keys() >= set(w.keys)
-    ]
+    done = find_done(FIGURES, describe_installed(), NAMES)
+    todo = [w for w in chosen if options.again or not done >= set(w.keys)]
     print(f"{len(chosen)} checks, {len(todo)} to be made", flush=True)
     battery.run(todo, jobs=options.jobs, minutes=options.minutes)
-    rows = battery.rows.values()
+    rows = battery.write()
     if any(row["status"] == "error" for row in rows):
         return _BROKEN
     left = [row for row in rows if row["status"] != "pass"]
     unexplained = [row for row in left if find_known(row, KNOWN) is None]
     for row in unexplained:
-        print("not explained:", *name_row(row), describe_row(row), file=sys.stderr)
+        print(
+            "not explained:", *name_row(row, NAMES), describe_row(row), file=sys.stderr
+        )
     return _UNEXPLAINED if unexplained else 0
 
 

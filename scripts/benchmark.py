@@ -12,10 +12,9 @@ versions is not measured again unless `--only` names it.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -25,22 +24,22 @@ from benchmark_page import make_page
 from measured import (
     FOLDER,
     ROOT,
-    describe_place,
+    describe_installed,
     find_commit,
-    read_rows,
-    write_figures,
+    find_done,
+    keep_rows,
+    read_document,
 )
 
 FIGURES = FOLDER / "benchmark.json"
 PAGE = ROOT / "docs" / "performance.md"
 
 
-def choose_cases(only: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[Case]:
+def choose_cases(only: Sequence[str], done: Set[tuple[str, ...]]) -> list[Case]:
     """The cases that a pattern names, or those that have no row."""
     if only:
         return [c for c in CASES if any(fnmatchcase(c.name, one) for one in only)]
-    known = {row["case"] for row in rows}
-    return [case for case in CASES if case.name not in known]
+    return [case for case in CASES if (case.name,) not in done]
 
 
 def measure(case: Case, rounds: int | None) -> dict[str, Any]:
@@ -70,18 +69,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.list:
         print("\n".join(f"{case.name:12} {case.title}" for case in CASES))
         return
-    place = {**describe_place(), "keras": importlib.metadata.version("keras")}
-    del place["distbench"]  # each row has its own
+    if given.page and given.json != FIGURES:
+        parser.error(f"--page is written from {FIGURES} alone.")
+    for one in given.only:
+        if not choose_cases([one], set()):
+            names = ", ".join(case.name for case in CASES)
+            parser.error(f"--only: no case fits {one!r}. There are {names}.")
     if not given.page:
-        rows = read_rows(given.json, place)
-        for case in choose_cases(given.only, rows):
+        place = describe_installed()
+        for case in choose_cases(given.only, find_done(given.json, place, ("case",))):
             row = measure(case, given.rounds)
             print(json.dumps(row), flush=True)
-            rows = [old for old in rows if old["case"] != case.name] + [row]
             # After each one: what is interrupted goes on where it was.
-            write_figures(given.json, {"place": place, "rows": rows})
+            keep_rows(given.json, [row], place, ("case",))
     if given.json == FIGURES:
-        PAGE.write_text(make_page(json.loads(FIGURES.read_text("utf-8"))), "utf-8")
+        PAGE.write_text(make_page(read_document(FIGURES)), "utf-8")
 
 
 if __name__ == "__main__":

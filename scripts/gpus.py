@@ -11,7 +11,6 @@ small models. With one GPU, replicas share it (`DISTBENCH_SHARE_GPUS`).
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import random
 import sys
 import time
@@ -22,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from measured import FOLDER, describe_place, read_rows, write_figures
+from measured import FOLDER, describe_installed, find_commit, keep_rows, read_rows
 
 from distbench.faults import Fault
 from distbench.gpus import count_sharers, list_models
@@ -76,12 +75,6 @@ def plan(known: Sequence[Row], seed: int) -> list[Item]:
     return sorted(items, key=lambda i: ranks.get((i.sample.name, i.cluster), 1))
 
 
-def join_rows(known: Sequence[Row], new: Sequence[Row]) -> list[Row]:
-    """What ran again counts as it ran last."""
-    rows = {(row["name"], row["cluster"]): row for row in (*known, *new)}
-    return [rows[place] for place in sorted(rows)]
-
-
 def measure(arguments: argparse.Namespace) -> int:
     """Run what there is time for; returns the exit status."""
     models = list_models()
@@ -89,26 +82,25 @@ def measure(arguments: argparse.Namespace) -> int:
         print("No GPU here: nvidia-smi lists none.", file=sys.stderr)
         return 2
     place = {
-        **describe_place(),
-        "keras": importlib.metadata.version("keras"),
+        **describe_installed(),
         "gpu": models[0],
         "replicas that share one": str(count_sharers()),
     }
-    if arguments.commit:
-        place["distbench"] = arguments.commit
     until = time.time() + 60 * arguments.minutes
-    known, new = read_rows(arguments.file, place), []
-    work = partial(run_item, commit=place["distbench"], until=until)
+    # What was right on another GPU is as good as never run.
+    rows = read_rows(arguments.file)
+    known = [row for row in rows if row["place"] == place or not row["right"]]
+    planned = plan(known, arguments.seed)
+    order = sorted({item.sample.name for item in planned})
+    work = partial(run_item, commit=arguments.commit or find_commit(), until=until)
     # Each worker starts its checks' processes itself, and runs no op.
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as pool:
-        for row in pool.map(work, plan(known, arguments.seed)):
+        for row in pool.map(work, planned):
             if row is None:
                 continue
-            new.append(row)
             sign = "right" if row["right"] else "WRONG"
             print(f"{sign} {row['name']} {row['cluster']} {row['status']}", flush=True)
-            rows = join_rows(known, new)
-            write_figures(arguments.file, {"place": place, "rows": rows})
+            keep_rows(arguments.file, [row], place, ("name", "cluster"), order)
     return 0
 
 

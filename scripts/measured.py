@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
 import importlib.metadata
 import json
@@ -10,9 +12,11 @@ import platform
 import subprocess
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from distbench.errors import count_things
 
 Document = Mapping[str, Any]
 """Figures as they are kept: see `write_figures`."""
@@ -35,13 +39,32 @@ def describe_place() -> dict[str, str]:
     }
 
 
+def describe_installed() -> dict[str, str]:
+    """What rows were measured with, and on what, that have a commit of their own."""
+    place = {**describe_place(), "keras": importlib.metadata.version("keras")}
+    del place["distbench"]
+    return place
+
+
 def describe_measured(document: Document) -> list[str]:
     """A paragraph on what a document's figures were measured with."""
     place = document.get("place")
     if place is None:
         return []
-    words = ", ".join(f"{name} {value}" for name, value in place.items())
-    return write_paragraph(f"Measured with {words}.")
+    elsewhere = Counter(
+        _name_place({k: v for k, v in row["place"].items() if place.get(k) != v})
+        for row in document.get("rows", ())
+        if "place" in row
+    )
+    told = [
+        f"; {count_things(count, 'row')} with {words}"
+        for words, count in elsewhere.items()
+    ]
+    return write_paragraph(f"Measured with {_name_place(place)}{''.join(told)}.")
+
+
+def _name_place(place: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in place.items())
 
 
 def count_commits(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -85,20 +108,103 @@ def _ask_git(root: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def read_rows(path: Path, now: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The rows of earlier runs, if they were measured with what is installed now.
+def read_document(path: Path) -> dict[str, Any]:
+    """Figures that are made in parts: `place`, where most rows were measured, and them.
+
+    Each row has its own commit, and its `place` if that is another one.
+    """
+    if not path.exists():
+        return {"place": {}, "rows": []}
+    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    commit = document["place"].pop("distbench", None)
+    for row in document["rows"]:
+        if commit is not None and "commit" not in row:
+            row.setdefault("distbench", commit)
+    return document
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of earlier runs, each with its place."""
+    document = read_document(path)
+    return [{"place": document["place"], **row} for row in document["rows"]]
+
+
+def is_done(row: Mapping[str, Any], now: Mapping[str, str]) -> bool:
+    """Whether a row of `read_rows` stands: not broken, nor of versions of before.
+
+    Args:
+        row: The row.
+        now: What is installed now.
+    """
+    place = row["place"]
+    is_old = any(place.get(name, now[name]) != now[name] for name in _CHECKED_WITH)
+    return not is_old and row.get("status") != "error"
+
+
+def name_row(row: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    """What a row is called: the values of the fields that name it."""
+    return tuple(row[name] for name in names)
+
+
+def find_done(
+    path: Path, now: Mapping[str, str], names: Sequence[str]
+) -> set[tuple[str, ...]]:
+    """What the rows are called that need not be measured again."""
+    return {name_row(row, names) for row in read_rows(path) if is_done(row, now)}
+
+
+def gather_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The document of rows that have a place each."""
+    kept = [dict(row) for row in rows]
+    places = Counter(json.dumps(row["place"]) for row in kept)
+    place = json.loads(max(places, key=lambda one: places[one], default="{}"))
+    for row in kept:
+        if row["place"] == place:
+            del row["place"]
+    return {"place": place, "rows": kept}
+
+
+def keep_rows(
+    path: Path,
+    rows: Iterable[Mapping[str, Any]],
+    now: Mapping[str, str],
+    names: Sequence[str],
+    order: Iterable[str] | None = None,
+) -> dict[str, Any]:
+    """Put rows in the place of those that are called alike; returns the document.
+
+    What others have written meanwhile stays: several may measure parts of one table.
 
     Args:
         path: The figures, which need not be there yet.
-        now: Versions, as their `place` has them.
+        rows: What was measured now; of none the figures stay as they are.
+        now: Where.
+        names: The fields that name a row.
+        order: Values of the first of them, in the order of the rows; rows of others are
+            left out. None leaves rows as they come.
     """
-    if not path.exists():
-        return []
-    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    if any(document["place"].get(name) != now[name] for name in _CHECKED_WITH):
-        print(f"{path}: measured with other versions, all of it is run again")
-        return []
-    return list(document["rows"])
+    with _lock_folder(path.parent):
+        new = [{**row, "place": dict(now)} for row in rows]
+        kept = {name_row(row, names): row for row in (*read_rows(path), *new)}
+        if order is not None:
+            ranks = {value: rank for rank, value in enumerate(order)}
+            known = [name for name in kept if name[0] in ranks]
+            known.sort(key=lambda name: (ranks[name[0]], *name))
+            kept = {name: kept[name] for name in known}
+        document = gather_rows(kept.values())
+        write_figures(path, document)
+    return document
+
+
+@contextlib.contextmanager
+def _lock_folder(folder: Path) -> Iterator[None]:
+    """Have the figures of a folder for oneself."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_figures(path: Path, document: Document) -> None:

@@ -23,9 +23,12 @@ import psutil
 from measured import (
     FOLDER,
     ROOT,
+    count_commits,
+    describe_installed,
     describe_measured,
-    describe_place,
-    write_figures,
+    find_commit,
+    keep_rows,
+    read_document,
     write_paragraph,
 )
 
@@ -160,6 +163,7 @@ def measure(name: str) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - begin, 1),
         "alive": _STACKS.findall(run.detail),
         "left": len(list_tasks()),
+        "distbench": find_commit(),
     }
 
 
@@ -185,6 +189,7 @@ def measure_restored() -> dict[str, Any]:
         "seconds": round(time.perf_counter() - begin, 1),
         "alive": [],
         "left": len(list_tasks()),
+        "distbench": find_commit(),
     }
 
 
@@ -244,6 +249,7 @@ def make_page(document: Mapping[str, Any]) -> str:
             "number, `error` never blames the program."
         ),
         *describe_measured(document),
+        *write_paragraph(f"{len(rows)} rows: {count_commits(rows)}."),
         "| what is done | cluster | TensorFlow | distbench | seconds "
         "| alive when it ended | left behind |",
         "|---|---|---|---|---:|---|---:|",
@@ -281,18 +287,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args(arguments)
     if given.page:
-        PAGE.write_text(make_page(json.loads(FIGURES.read_text("utf-8"))), "utf-8")
+        PAGE.write_text(make_page(read_document(FIGURES)), "utf-8")
         return
-    known = {}
-    if given.json is not None and given.json.exists():
-        rows = json.loads(given.json.read_text("utf-8"))["rows"]
-        known = {row["name"]: row for row in rows}
     for name in given.only:
-        known[name] = measure_restored() if name == RESTORED else measure(name)
-        print(json.dumps(known[name]), flush=True)
+        row = measure_restored() if name == RESTORED else measure(name)
+        print(json.dumps(row), flush=True)
         if given.json is not None:
-            rows = [known[name] for name in NAMES if name in known]
-            write_figures(given.json, {"place": describe_place(), "rows": rows})
+            keep_rows(given.json, [row], describe_installed(), ("name",), NAMES)
 
 
 if __name__ == "__main__":

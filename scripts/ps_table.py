@@ -20,10 +20,12 @@ from measured import (
     FOLDER,
     ROOT,
     count_commits,
+    describe_installed,
     describe_measured,
-    describe_place,
     find_commit,
-    write_figures,
+    find_done,
+    keep_rows,
+    name_row,
     write_paragraph,
 )
 
@@ -35,6 +37,8 @@ PAGE = ROOT / "docs" / "ps-table.md"
 OPTIMIZERS = Path(__file__).with_name("ps_table_optimizers.py")
 PARTITIONERS = ("", "fixed:2", "min:8:2", "max:8")
 MODES = {"lock-step": 1, "in flight": 8}
+NAMES = ("optimizer", "partitioner", "mode")
+"""What names a cell."""
 _CLUSTER = "ps:2+2"
 _WORKLOADS = {"lock-step": ("linear", "bounded"), "in flight": ("counting", None)}
 
@@ -87,7 +91,7 @@ def measure(optimizer: str, partitioner: str, mode: str) -> dict[str, Any]:
 def make_page(document: Mapping[str, Any]) -> str:
     """The page that shows the cells."""
     rows = document["rows"]
-    cells = {(r["optimizer"], r["partitioner"], r["mode"]): r for r in rows}
+    cells = {name_row(row, NAMES): row for row in rows}
     columns = [
         (p, m)
         for m in MODES
@@ -162,22 +166,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.page:
         PAGE.write_text(make_page(json.loads(FIGURES.read_text("utf-8"))), "utf-8")
         return
-    rows = (
-        json.loads(given.json.read_text("utf-8"))["rows"] if given.json.exists() else []
-    )
-    place = describe_place()
-    del place["distbench"]  # each row says its own
-    known = {(row["optimizer"], row["partitioner"], row["mode"]) for row in rows}
+    place = describe_installed()
+    done = find_done(given.json, place, NAMES)
     for cell in (
         (optimizer, partitioner, mode)
         for partitioner in given.partitioners
         for optimizer in given.optimizers
         for mode in MODES
     ):
-        if cell not in known:
-            rows.append(measure(*cell))
-            print(json.dumps(rows[-1]), flush=True)
-            write_figures(given.json, {"place": place, "rows": rows})
+        if cell not in done:
+            row = measure(*cell)
+            print(json.dumps(row), flush=True)
+            keep_rows(given.json, [row], place, NAMES)
 
 
 if __name__ == "__main__":

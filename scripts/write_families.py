@@ -16,17 +16,22 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import importlib.metadata
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
-import measured
 from checked import find_heaviest, list_findings
 from families_cases import Case, list_cases
 from families_page import KNOWN, Row, make_page
 from known_rows import find_known
-from measured import FOLDER, ROOT, describe_place, find_commit, write_figures
+from measured import (
+    FOLDER,
+    ROOT,
+    describe_installed,
+    find_commit,
+    find_done,
+    keep_rows,
+)
 
 import distbench
 from distbench.errors import BadInputError, ClusterError
@@ -72,19 +77,15 @@ def describe_verdict(verdict: Verdict) -> Row:
     }
 
 
-def read_rows(now: Mapping[str, str]) -> dict[str, Row]:
-    """The rows of earlier runs, if they were measured with what is installed now."""
-    return {row["case"]: row for row in measured.read_rows(FIGURES, now)}
-
-
 def write_results(
-    cases: Sequence[Case], rows: Mapping[str, Row], place: Mapping[str, str]
-) -> None:
-    """Write the figures and the page."""
-    kept = [rows[case.id] for case in cases if case.id in rows]
-    document = {"place": dict(place), "rows": kept}
-    write_figures(FIGURES, document)
+    cases: Sequence[Case], rows: Sequence[Row], place: Mapping[str, str]
+) -> Sequence[Row]:
+    """Write new rows to the figures, and the page; returns all rows."""
+    order = [case.id for case in cases]
+    document = keep_rows(FIGURES, rows, place, ("case",), order)
     PAGE.write_text(make_page(cases, document), "utf-8")
+    kept: Sequence[Row] = document["rows"]
+    return kept
 
 
 def describe_row(row: Row) -> str:
@@ -109,8 +110,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """List, check, write; returns the exit code."""
     options = parse_arguments(arguments)
-    place = {**describe_place(), "keras": importlib.metadata.version("keras")}
-    del place["distbench"]  # each row says its own
+    place = describe_installed()
     cases = list_cases()
     chosen = [case for case in cases if fnmatch.fnmatch(case.id, options.only)]
     if not chosen:
@@ -120,22 +120,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return _BAD_USAGE
-    rows = read_rows(place)
-    todo = [case for case in chosen if options.again or case.id not in rows]
+    done = find_done(FIGURES, place, ("case",))
+    todo = [case for case in chosen if options.again or (case.id,) not in done]
     print(f"{len(chosen)} checks, {len(todo)} to be made", flush=True)
     start_s = time.monotonic()
     for number, case in enumerate(todo, 1):
         if time.monotonic() - start_s >= 60 * options.minutes:
             break
-        rows[case.id] = check_case(case)
-        write_results(cases, rows, place)
-        print(f"[{number}/{len(todo)}] {case.id}: {describe_row(rows[case.id])}")
-        sys.stdout.flush()
-    write_results(cases, rows, place)
-    if any(row["status"] == "error" for row in rows.values()):
+        row = check_case(case)
+        write_results(cases, [row], place)
+        print(f"[{number}/{len(todo)}] {case.id}: {describe_row(row)}", flush=True)
+    rows = write_results(cases, (), place)
+    if any(row["status"] == "error" for row in rows):
         return _BROKEN
     is_explained = all(
-        row["status"] == "pass" or find_known(row, KNOWN) for row in rows.values()
+        row["status"] == "pass" or find_known(row, KNOWN) for row in rows
     )
     return 0 if is_explained else _UNEXPLAINED
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,18 +120,17 @@ def test_a_row_has_the_heaviest_of_its_tiers(
 
 
 def test_what_was_checked_is_read_back_until_a_version_changes(
-    scripts: Any, cases: list[Any], files: Path, capsys: pytest.CaptureFixture[str]
+    scripts: Any, cases: list[Any], files: Path
 ) -> None:
     battery = scripts["battery"]
-    row = make_row(scripts, cases[0], make_run("exact", Status.PASS))
-    made = battery.Battery(cases=cases, left_out=(), rows={battery.name_row(row): row})
-    made.write()
-    assert battery.read_rows() == made.rows
-    document = json.loads((files / "stock.json").read_text())
-    document["place"]["keras"] = "0.0"
-    (files / "stock.json").write_text(json.dumps(document))
-    assert battery.read_rows() == {}
-    assert "all of it is run again" in capsys.readouterr().out
+    made = battery.Battery(cases=cases, left_out=())
+    made.keep([make_row(scripts, cases[0], make_run("exact", Status.PASS))])
+    place, name = scripts["measured"].describe_installed(), cases[0].id
+    find = functools.partial(scripts["measured"].find_done, battery.FIGURES)
+    assert find(place, battery.NAMES) == {(name, "mwms:2", "default", "linear")}
+    place["keras"] = "0.0"
+    assert find(place, battery.NAMES) == set()
+    assert len(made.write()) == 1  # and the page keeps it
 
 
 def test_the_page_counts_marks_and_explains(
@@ -153,13 +151,10 @@ def test_the_page_counts_marks_and_explains(
             cluster="mirrored:2",
         ),
     ]
-    battery.Battery(
-        cases=cases,
-        left_out=[
-            scripts["battery_cases"].LeftOut(family="v1", name="X", reason="needs y")
-        ],
-        rows={battery.name_row(row): row for row in rows},
-    ).write()
+    left_out = scripts["battery_cases"].LeftOut(family="v1", name="X", reason="needs y")
+    made = battery.Battery(cases=cases, left_out=[left_out])
+    made.keep(rows)
+    made.write()
     page = (files / "page.md").read_text()
     assert "| keras3 | mwms:2 | default | 1 |" in page
     assert "2. **Clips before the sum** (1)." in page

@@ -37,11 +37,11 @@ def test_what_has_figures_is_left_out_unless_it_is_named(
     scripts: dict[str, Any],
 ) -> None:
     choose = scripts["benchmark"].choose_cases
-    rows = [{"case": "fresh-2"}]
-    left = {case.name for case in choose([], rows)}
+    done = {("fresh-2",)}
+    left = {case.name for case in choose([], done)}
     assert "fresh-2" not in left
     assert "fresh-4" in left
-    again = [case.name for case in choose(["fresh-*"], rows)]
+    again = [case.name for case in choose(["fresh-*"], done)]
     assert again == ["fresh-2", "fresh-4", "fresh-8"]
 
 
@@ -96,3 +96,20 @@ def test_a_verdict_is_a_scenario_that_ran_whatever_its_tiers(
         run("c", "refused", "bounded"),
     ]
     assert scripts["benchmark_suite"].count_verdicts(runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "fresh-2", "nonsense"], "no case fits 'nonsense'. There are"),
+        (["--page", "--json", "other.json"], "--page is written from"),
+    ],
+    ids=["pattern", "page"],
+)
+def test_what_cannot_be_done_is_bad_usage(
+    scripts: dict[str, Any], capsys: Any, words: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        scripts["benchmark"].main(words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err

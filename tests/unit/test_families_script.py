@@ -77,7 +77,20 @@ def test_other_versions_are_measured_anew(run: Any, tmp_path: Path) -> None:
     document = json.loads(figures.read_text("utf-8"))
     document["place"]["tensorflow"] = "1.0"
     figures.write_text(json.dumps(document), "utf-8")
-    assert len(run(passed)[2]) == 4
+    _, page, checked = run(passed, "--minutes", "0")
+    assert checked == []
+    assert "4 of " in page  # what was measured is kept until it is anew
+    _, page, checked = run(passed, "--only", "legacy/default/dense/mwms:2")
+    assert checked == ["mwms:2"]
+    assert "tensorflow 1.0" in page
+    assert "; 1 row with tensorflow 2" in " ".join(page.split())
+    assert len(run(passed)[2]) == 3
+
+
+def test_what_broke_is_checked_again(run: Any) -> None:
+    assert run(ClusterError("no ports"))[0] == 3
+    code, _, checked = run(make_verdict_of(Status.PASS))
+    assert (code, len(checked)) == (0, 4)
 
 
 @pytest.mark.parametrize(

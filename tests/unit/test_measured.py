@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,45 @@ def test_figures_are_written_a_line_each(measured: Any, tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == document
     assert file.read_text().splitlines()[3] == '  {"x": 1},'
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
+
+
+def keep(measured: Any, file: Path, *values: int, **place: str) -> Any:
+    rows = [{"name": f"{value}", "distbench": "a"} for value in values]
+    return measured.keep_rows(file, rows, place, ("name",))
+
+
+def test_rows_tell_where_they_were_measured_if_few_were(
+    measured: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "figures.json"
+    keep(measured, file, 1, 2, 3, python="3.11", system="a")
+    document = keep(measured, file, 2, python="3.12", system="a")
+    assert document["place"] == {"python": "3.11", "system": "a"}
+    assert [row["name"] for row in document["rows"]] == ["1", "2", "3"]
+    assert [row["name"] for row in document["rows"] if "place" in row] == ["2"]
+    told = " ".join(measured.describe_measured(document))
+    assert "python 3.11, system a; 1 row with python 3.12." in told
+    # Of none the figures stay as they are, wherever that is done.
+    assert keep(measured, file, python="4") == document
+    assert json.loads(file.read_text()) == document
+
+
+def test_each_row_keeps_the_commit_that_it_was_measured_by(
+    measured: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "figures.json"
+    old = {"place": {"distbench": "old", "python": "3"}, "rows": [{"name": "0"}]}
+    file.write_text(json.dumps(old))
+    document = keep(measured, file, 1, python="3")
+    assert [row["distbench"] for row in document["rows"]] == ["old", "a"]
+    assert document["place"] == {"python": "3"}
+    assert all("place" not in row for row in document["rows"])
+
+
+def test_parts_that_are_measured_at_a_time_are_all_kept(
+    measured: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "figures.json"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: keep(measured, file, n), range(32)))
+    assert len(measured.read_rows(file)) == 32
