@@ -6,7 +6,7 @@ files, shared memory, ports. As root on Linux, TMPDIR is a small disk of its own
 a task may fill, and some runs get a network or a hostname of their own.
 
     scripts/reliability --times 5        # docs/measured/reliability.json, anew
-    scripts/reliability --only SIGKILL   # the faults whose names match, anew
+    scripts/reliability --only SIGKILL   # the faults that a regular expression finds
     scripts/reliability --add            # more runs, beside those that were kept
     scripts/reliability --add --only 'four suites'   # until there are a thousand
     scripts/reliability --add --only 'a thousand'
@@ -16,7 +16,6 @@ a task may fill, and some runs get a network or a hostname of their own.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
@@ -27,7 +26,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from leftovers import MARK, look_before
-from measured import FOLDER, describe_place, find_commit, write_figures
+from measured import (
+    FOLDER,
+    describe_installed,
+    find_commit,
+    gather_rows,
+    read_rows,
+    write_figures,
+)
 from reliability_bench import BENCHES, BenchCase, run_bench
 from reliability_page import write_page
 from reliability_runs import list_runs, merge_rows
@@ -56,7 +62,8 @@ def run_case(case: TaskCase | BenchCase, folder: Path) -> Row:
         row |= {"said": str(error), "right": False, "seconds": 0.0}
     left, gone_s = before.find_leftovers(_LEFT_S)
     left_behind = {"left": str(left), "gone_s": round(gone_s, 2)}
-    return {**row, **left_behind, "distbench": find_commit()}
+    where = {"distbench": find_commit(), "place": describe_installed()}
+    return {**row, **left_behind, **where}
 
 
 def run_all(
@@ -92,39 +99,38 @@ def main() -> int:
     """Run what was asked for; 1 if a run went otherwise than it has to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=3)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", metavar="REGEX")
     parser.add_argument("--add", action="store_true", help="keep the figures so far")
     parser.add_argument("--page", action="store_true", help="write the page alone")
     chosen = parser.parse_args()
     if chosen.page:
         write_page(FIGURES)
         return 0
+    cases: list[TaskCase | BenchCase] = [*TASKS, *BENCHES]
+    names = [case.name for case in cases]
+    cases = [c for c in cases if re.search(chosen.only, c.name)]
+    if not cases:
+        listed = "\n  ".join(names)
+        parser.error(f"--only: no case fits {chosen.only!r}. There are:\n  {listed}")
     _go_apart()
     os.environ[MARK] = uuid.uuid4().hex
-    cases: list[TaskCase | BenchCase] = [*TASKS, *BENCHES]
-    cases = [c for c in cases if re.search(chosen.only, c.name)]
     if not chosen.only:
         cases = [c for c in cases if not getattr(c, "counts", False)]
     if not _is_apart():
         cases = [c for c in cases if not getattr(c, "around", ())]
-    before: list[Row] = []
-    if FIGURES.exists():
-        before = json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]
+    before = read_rows(FIGURES)
     rows: list[Row] = [*before] if chosen.add else []
-    names = [case.name for case in (*TASKS, *BENCHES)]
+    is_right = True
     for row in run_all(cases, chosen.times, rows):
         rows.append(row)
         mark = "ok" if row["right"] and not row["left"] else "WRONG"
         print(f"{mark:5} {row['seconds']:6.2f} s  {row['case']}", flush=True)
         if mark == "WRONG":
+            is_right = False
             print(f"      {row['status']}: {row['said']}\n      left: {row['left']}")
-        kept = merge_rows(before, rows, names)
-        # Some may be those of another day.
-        commits = ", ".join(dict.fromkeys(row["distbench"] for row in kept))
-        place = {**describe_place(), "distbench": commits}
-        write_figures(FIGURES, {"place": place, "rows": kept})
+        write_figures(FIGURES, gather_rows(merge_rows(before, rows, names)))
         write_page(FIGURES)
-    return int(any(not row["right"] or row["left"] for row in rows))
+    return int(not is_right)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from measured import ROOT, describe_measured
+from measured import (
+    ROOT,
+    count_commits,
+    describe_measured,
+    read_document,
+    write_paragraph,
+)
 
 PAGE = ROOT / "docs" / "reliability.md"
 _SHOWN = 230
@@ -33,7 +38,7 @@ _HEADER = (
 
 def write_page(figures: Path) -> None:
     """Write the page."""
-    document = json.loads(figures.read_text(encoding="utf-8"))
+    document = read_document(figures)
     PAGE.write_text("\n".join(make_lines(document)) + "\n", encoding="utf-8")
 
 
@@ -41,9 +46,10 @@ def make_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The lines of the page."""
     yield from _HEAD.splitlines()
     yield ""
-    yield from describe_measured(document)
-    yield from _HEADER
     rows = document["rows"]
+    yield from describe_measured(document)
+    yield from write_paragraph(f"{len(rows)} runs: {count_commits(rows)}.")
+    yield from _HEADER
     for case in dict.fromkeys(row["case"] for row in rows):
         yield _make_row([row for row in rows if row["case"] == case])
     runs, left = len(rows), sum(bool(row["left"]) for row in rows)

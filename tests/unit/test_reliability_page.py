@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import pytest
 from imported_scripts import import_scripts
 
 
@@ -17,6 +19,7 @@ def make_row(**changes: Any) -> dict[str, Any]:
         "right": True,
         "seconds": 1.0,
         "left": "",
+        "distbench": "abc",
         **changes,
     }
 
@@ -42,3 +45,14 @@ def test_what_went_wrong_and_what_was_left_is_counted() -> None:
     assert lines[-4].endswith("| 2 × process 7 sleep |")
     assert "| 1 | 1 | – | fail | nothing |" in lines[-3]
     assert lines[-1] == "1 of 3 runs ended as they have to; 2 left something behind."
+
+
+def test_a_pattern_that_fits_nothing_is_bad_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("measured", "leftovers", "reliability_page", "reliability")
+    monkeypatch.setattr(sys, "argv", ["reliability", "--only", "^nonsense"])
+    with import_scripts(*names) as scripts, pytest.raises(SystemExit) as ended:
+        scripts["reliability"].main()
+    assert ended.value.code == 2
+    assert "no case fits '^nonsense'. There are:\n  " in capsys.readouterr().err
