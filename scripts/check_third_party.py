@@ -27,10 +27,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from measured import ROOT
 from third_party_cases import PACKAGES, Package, Quote, Subject
 from third_party_page import Outcome, Row, make_page
 
-ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "third-party.md"
 FACTORIES = ROOT / "scenarios" / "third_party"
 _INSTALL_S = 1800.0
 _CHECK_S = 600.0
@@ -227,20 +228,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--envs", type=Path, default=ROOT / ".envs", metavar="FOLDER")
     parser.add_argument("--only", metavar="PACKAGE", help="its name on PyPI")
-    parser.add_argument(
-        "--output", type=Path, default=ROOT / "docs" / "third-party.md", metavar="FILE"
-    )
+    parser.add_argument("--output", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     chosen = [p for p in PACKAGES if options.only in (None, p.name)]
     if not chosen:
         names = ", ".join(package.name for package in PACKAGES)
         parser.error(f"--only: expected one of {names}. Received: {options.only!r}.")
+    if options.only is not None and options.output is None:
+        parser.error(f"--only needs --output: {PAGE} shows all packages.")
     try:
         outcomes = [check_package(p, options.envs.absolute()) for p in chosen]
     except BrokenError as error:
         print(f"check_third_party: {error}", file=sys.stderr)
         return _BROKEN
-    options.output.write_text(make_page(outcomes), encoding="utf-8")
+    page = options.output or PAGE
+    page.write_text(make_page(outcomes), encoding="utf-8")
     differing = [row for outcome in outcomes for row in outcome.rows if row.differs]
     for row in differing:
         print(

@@ -63,7 +63,7 @@ environment of its own. Below each, the same code with one bug planted by hand
 (`scenarios/third_party/planted.py`): a pass is worth as much as the bugs that the bench
 finds in the same place.
 
-<!-- not run: it makes five environments, and takes an hour -->
+<!-- not run: it makes an environment for each package, and takes an hour -->
 ```console
 $ .venv/bin/python scripts/check_third_party.py
 ```

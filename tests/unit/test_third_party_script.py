@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from imported_scripts import import_scripts
 
 ROOT = Path(__file__).parents[2]
 FACTORIES = ROOT / "scenarios" / "third_party"
@@ -117,3 +118,18 @@ def test_every_subject_is_there(cases: Any) -> None:
             file, _, attribute = subject.target.partition(":")
             text = (FACTORIES / file).read_text(encoding="utf-8")
             assert re.search(rf"^(def|class) {attribute}\b", text, re.M), attribute
+
+
+def test_a_part_does_not_take_the_place_of_the_page(
+    page: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("measured", "check_third_party")
+    with import_scripts(*names) as scripts, pytest.raises(SystemExit) as ended:
+        scripts["check_third_party"].main(["--only", "larq"])
+    assert ended.value.code == 2
+    assert "--only needs --output" in capsys.readouterr().err
+
+
+def test_every_file_of_factories_is_used(cases: Any) -> None:
+    modules = {package.module for package in cases.PACKAGES}
+    assert {path.stem for path in FACTORIES.glob("from_*.py")} == modules
