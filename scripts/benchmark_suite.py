@@ -11,13 +11,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from measured import ROOT
 from processor import measure_processor
 
 PROCESSES = 2
 """Tests at a time, as in scripts/scenarios."""
 VERDICTS = 300
 _JUDGED = ("pass", "fail")
-_ROOT = Path(__file__).parents[1]
 
 
 def measure_suite() -> tuple[float, float]:
@@ -27,7 +27,7 @@ def measure_suite() -> tuple[float, float]:
         command = [sys.executable, "-m", "pytest", "scenarios", "-q"]
         command += ["-n", str(PROCESSES), "--distbench-json", str(file)]
         begin, used = perf_counter(), measure_processor()
-        subprocess.run(command, check=True, cwd=_ROOT, timeout=3600)
+        subprocess.run(command, check=True, cwd=ROOT, timeout=3600)
         taken, used = perf_counter() - begin, measure_processor() - used
         share = VERDICTS / count_verdicts(json.loads(file.read_text())["runs"])
     return taken * share, used * share

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from measured import ROOT
 from PIL import Image
 
 from distbench.checking.checker import check_target
@@ -21,7 +22,6 @@ from distbench.report.files import write_report
 from distbench.report.page import verdict_to_html
 from distbench.target import parse_target
 
-ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 FAULT = "distbench.faults.clips:ClipsWhatItIsGiven"
 CLUSTERS = ("mirrored:4", "mwms:2", "ps:2+1")

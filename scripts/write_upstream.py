@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from measured import ROOT
+
 FOLDER = ROOT / "docs" / "upstream"
 PAGE = ROOT / "docs" / "upstream-findings.md"
 _TIMEOUT_S = 240
