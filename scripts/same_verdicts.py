@@ -32,6 +32,10 @@ _COSTS = ("seconds", "disk_bytes")
 """What a run says of itself that is no verdict."""
 
 
+def _name(item: Item) -> str:
+    return f"{item.sample.name} on {item.cluster}"
+
+
 def check(item: Item, spares: Spares | None = None) -> list[dict[str, Any]]:
     """The runs of a sample on its cluster, as JSON.
 
@@ -84,11 +88,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     items = plan_selftest((), tuple(given.cluster))[:: given.every]
     known = json.loads(given.against.read_text("utf-8")) if given.against else {}
+    if given.against:
+        lacking = [item for item in items if _name(item) not in known]
+        items = [item for item in items if _name(item) in known]
+        print(f"{given.against} lacks {len(lacking)}: {list(map(_name, lacking))}")
     found: dict[str, Any] = {}
     wrong = 0
     with Spares() as spares:
         for number, item in enumerate(items, 1):
-            name = f"{item.sample.name} on {item.cluster}"
+            name = _name(item)
             found[name] = check(item, spares if given.ahead else None)
             told = list(find_differences(known[name], found[name])) if known else []
             wrong += bool(told)
