@@ -53,8 +53,8 @@ def test_what_rounding_hides_of_features_is_not_judged() -> None:
 def test_a_step_that_overflows_tells_nothing_of_the_noise_of_the_others() -> None:
     near = Simulator(squares_in_half, lambda *_: 1 + 1e-4, spoilt=0).make_evidence()
     judgement = judge(round_whole(near, 1e-3, "data"))
-    assert "narrower dtype" in judgement.message, judgement.findings
-    assert all(finding.step == 1 for finding in judgement.findings)
+    assert judgement.status is Status.PASS, judgement.findings
+    assert "narrower dtype" in judgement.message
     twice = Simulator(squares_in_half, lambda *_: 3.0, spoilt=0).make_evidence()
     first = judge(round_whole(twice, 1e-3, "data")).findings[0]
     assert (first.code, first.step) == ("loss-not-scaled", 0)
