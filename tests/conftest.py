@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,16 +13,9 @@ import pytest
 # each run, and so do the processes that tests start.
 sys.dont_write_bytecode = False
 
-# Helpers that assert; a failure shows what was compared, as a test's own does.
-pytest.register_assert_rewrite(
-    "drawn_checks",
-    "input_checks",
-    "judged_runs",
-    "launch_support",
-    "planted_case",
-    "plugin_suites",
-    "script_checks",
-)
+# Where a helper asserts, a failure shows what was compared, as a test's own does.
+_HELPERS = {path.stem for path in Path(__file__).parent.glob("*/*.py")} - {"conftest"}
+pytest.register_assert_rewrite(*_HELPERS)
 
 
 @pytest.hookimpl(tryfirst=True)
