@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from imported_scripts import import_scripts
 
 from distbench.machine import Machine
 
@@ -142,6 +143,24 @@ def test_every_file_says_which_bug_it_would_catch_and_links_it():
         heading = file.read_text().split('"""')[1]
         assert heading.startswith("Would catch "), file.name
         assert "https://github.com/" in heading, file.name
+
+
+def test_every_option_of_a_nights_tests_is_one(
+    collect: Collect, tmp_path: Path
+) -> None:
+    with import_scripts("nightly_plan") as scripts:
+        [job] = scripts["nightly_plan"].plan_jobs(
+            ["mwms:2"],
+            [Path("scenarios/test_clipping.py")],
+            [],
+            [],
+            require_gpus=2,
+            workers=2,
+            engine="slurm",
+        )
+    _, module, pytest_, file, *words = job.make_command(tmp_path / "v.json")
+    assert (module, pytest_, file) == ("-m", "pytest", "scenarios/test_clipping.py")
+    assert collect(*words).ret == 0
 
 
 def test_scenarios_are_collected_beside_cases_of_others(collect: Collect) -> None:

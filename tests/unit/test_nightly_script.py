@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+import typer
 from imported_scripts import import_scripts
 from verdict_samples import make_run, make_verdict
 
@@ -124,17 +125,27 @@ def test_every_job_has_the_engine_and_the_clusters_that_are_asked_for(
     assert "mwms:0" in capsys.readouterr().err
 
 
-def test_every_option_of_a_job_is_one(scripts: Any) -> None:
-    """The real commands are asked, so that a renamed option is noticed."""
+def test_every_option_of_a_check_is_one(scripts: Any) -> None:
+    """The real commands are asked, so that a renamed option is noticed.
+
+    What pytest is told, `test_scenario_collection.py` asks.
+    """
+    from distbench.cli import app
     from distbench.options import CheckOptions
 
-    for variant in scripts["nightly_plan"].VARIANTS:
+    check = typer.main.get_group(app).commands["check"]
+    every = plan(scripts, gpus=8, require_gpus=8, workers=2, engine="slurm")
+    for job in (job for job in every if job.kind == "check"):
+        package, command, *words = job.words
+        assert (package, command) == ("distbench", "check")
+        written = job.make_command(Path("v.json"))[-2:]
+        given = check.make_context("check", [*words, *written]).params
         CheckOptions(
-            clusters=scripts["nightly_plan"].plan_clusters(make_machine(8)),
-            tiers=variant.tiers,
-            dtype=variant.dtype,
-            examples=variant.examples,
-            workloads=(variant.workload,) if variant.workload else (),
+            clusters=tuple(given["cluster"]),
+            tiers=tuple(given["tier"]),
+            dtype=given["dtype"],
+            examples=given["examples"],
+            workloads=tuple(given["workload"]),
         )
 
 
