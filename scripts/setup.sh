@@ -20,8 +20,9 @@ check_system() {
 # Prints the first Python of a fitting version. A shim that only says which versions
 # are installed does not count, so each one is asked.
 find_python() {
-  local name
-  for name in ${DISTBENCH_PYTHON:-python3.11 python3.12 python3.10 python3.13 python3}; do
+  local name names=(python3.11 python3.12 python3.10 python3.13 python3)
+  [[ -z ${DISTBENCH_PYTHON:-} ]] || names=("$DISTBENCH_PYTHON")
+  for name in "${names[@]}"; do
     if "$name" -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
       2>/dev/null; then
       command -v "$name"

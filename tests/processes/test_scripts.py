@@ -64,8 +64,21 @@ def test_a_machine_without_a_fitting_python_is_told_so(copy: Path) -> None:
     assert not (copy / ".venv").exists()
 
 
-def test_an_unknown_option_is_bad_usage(copy: Path) -> None:
-    done = run_script(copy, "test", "--slow")
+def test_a_python_may_have_a_space_in_its_path(copy: Path) -> None:
+    fake = copy / "a python"
+    fake.write_text('#!/bin/sh\n[ "$1" = -c ] || exit 1\n')
+    fake.chmod(0o755)
+    source = "source scripts/setup.sh; find_python"
+    env = {"PATH": "/usr/bin:/bin", "DISTBENCH_PYTHON": str(fake)}
+    done = subprocess.run(
+        ["bash", "-c", source], cwd=copy, env=env, capture_output=True, text=True
+    )
+    assert done.stdout == f"{fake}\n", done.stderr
+
+
+@pytest.mark.parametrize("words", [("--slow",), ("--fast", "--all")], ids=" ".join)
+def test_an_unknown_option_is_bad_usage(copy: Path, words: tuple[str, ...]) -> None:
+    done = run_script(copy, "test", *words)
     assert done.returncode == 2
     assert "usage: scripts/test [--fast | --all | --engines]" in done.stderr
 
