@@ -140,6 +140,8 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=MOST)
     parser.add_argument("--page", action="store_true", help="write the page alone")
     chosen = parser.parse_args()
+    if chosen.most < 2:
+        parser.error(f"--most: a sum has 2 replicas or more. Received: {chosen.most}.")
     if not chosen.page:
         rows = []
         for row in list_rows(chosen.most):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,3 +55,15 @@ def test_any_other_difference_does(table: Any, changed: str) -> None:
     rows = table.make_rows([make_check("local"), found])
     assert [row["alike"] for row in rows] == [True, False]
     assert "With slurm verdicts differ in more" in make_words(table, rows)
+
+
+def test_each_engine_is_held_against_the_local_one(
+    table: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(table, "measure", lambda engine: [make_check(engine)])
+    file = tmp_path / "engines.json"
+    table.main(["--engines", "ray", "--json", str(file)])
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["engine"] for row in rows] == ["local", "ray"]
+    with pytest.raises(SystemExit):
+        table.main(["--engines", "rays"])
