@@ -41,17 +41,17 @@ def run_draw(draw: Draw, counts: Counts) -> str:
     """Run a scenario, judge it in all of its tiers; returns what came out, in words."""
     counts.drawn += 1
     spec = ClusterSpec.parse(draw.cluster).resolve(gpus=0, cpus=1)
-    with RunDirectory() as directory:
-        launch = Launch(directory=directory)
-        target = parse_target(draw.target, ROOT)
-        try:
+    target = parse_target(draw.target, ROOT)
+    try:
+        with RunDirectory() as directory:
+            launch = Launch(directory=directory)
             seen = observe(target, draw.scenario, spec, TIERS, launch)
-        except BadInputError as error:
-            return _note_unrun(draw, counts, "one device does not take it", error)
-        except ClusterError as error:
-            return _note_unrun(draw, counts, "the cluster broke", error)
-    if seen.failure is not None:
-        return _judge_failure(draw, counts)
+        if seen.failure is not None:
+            return _judge_failure(draw, counts)
+    except BadInputError as error:
+        return _note_unrun(draw, counts, "one device does not take it", error)
+    except ClusterError as error:
+        return _note_unrun(draw, counts, "the cluster broke", error)
     words = []
     for tier, evidence in seen.evidence.items():
         judgement = judge(evidence)
@@ -123,7 +123,8 @@ def soak(
                 )
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-    write_figures(file, make_document(counts, seed, time.monotonic() - begin_s))
+    finally:
+        write_figures(file, make_document(counts, seed, time.monotonic() - begin_s))
 
 
 def tell_run(draw: Draw, counts: Counts) -> None:
