@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from battery_cases import DEFAULT, NAMESPACES, LeftOut, Stock, list_stock
+from battery_cases import CLUSTERS, DEFAULT, NAMESPACES, LeftOut, Stock, list_stock
 from battery_known import KNOWN
 from battery_page import Row, make_page
 from checked import find_heaviest, list_findings
@@ -44,7 +44,6 @@ import distbench
 from distbench.errors import BadInputError, ClusterError
 from distbench.verdict import Run
 
-CLUSTERS = ("mirrored:2", "mwms:2", "central:2", "ps:2+1")
 WORKLOADS = ("linear", "embedding")
 PATHS = ("default", "user")
 NAMES = ("case", "cluster", "path", "workload")

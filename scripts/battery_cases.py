@@ -27,6 +27,9 @@ SCALES = {
 }
 """The loss scale around an optimizer of each family."""
 
+CLUSTERS = ("mirrored:2", "mwms:2", "central:2", "ps:2+1")
+"""On which the families, and all of their optimizers, are checked."""
+
 DEFAULT, SCALE = "default", "loss scale"
 REQUIRED = {"learning_rate": 0.125, "momentum": 0.5}
 """Values of the arguments that TensorFlow 1 gives no default."""

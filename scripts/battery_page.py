@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from battery_cases import NAMESPACES, LeftOut, Stock
+from battery_cases import CLUSTERS, NAMESPACES, LeftOut, Stock
 from battery_known import KNOWN, split_case
 from known_rows import join_cells, number_row, start_table, write_known
 from measured import count_commits, describe_measured, write_paragraph
@@ -36,7 +36,6 @@ A cell is `dense / sparse`. A number behind a verdict is that of its explanation
 depends on whether repeated rows of a sparse gradient were added up first. On the path
 `user` the program sums, and the optimizer is told not to.
 """
-_CLUSTERS = ("mirrored:2", "mwms:2", "central:2", "ps:2+1")
 
 
 def make_page(
@@ -68,7 +67,7 @@ def _write_summary(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         key = (split_case(row)[0], row["cluster"], row["path"])
         groups.setdefault(key, Counter())[row["status"]] += 1
-    order = itertools.product(NAMESPACES, _CLUSTERS, ("default", "user"))
+    order = itertools.product(NAMESPACES, CLUSTERS, ("default", "user"))
     for key in (key for key in order if key in groups):
         yield join_cells(*key, *(groups[key][status] or "" for status in statuses))
     yield ""
@@ -92,7 +91,7 @@ def _write_family(
     columns = [
         (path, cluster)
         for path in ("default", "user")
-        for cluster in _CLUSTERS
+        for cluster in CLUSTERS
         if any(key[1:3] == (path, cluster) for key in cells)
     ]
     titles = (c if path == "default" else f"{c} {path}" for path, c in columns)

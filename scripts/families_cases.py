@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from battery_cases import CLUSTERS, SCALES, find_name
 from measured import ROOT
 
 FAMILIES = {
@@ -15,7 +16,6 @@ FAMILIES = {
     "keras3": "keras.optimizers.Optimizer",
     "v1": "tf.compat.v1.train.Optimizer",
 }
-CLUSTERS = ("mirrored:2", "mwms:2", "central:2", "ps:2+1")
 _ADAMS = {
     "legacy": "tf_keras.optimizers.legacy.Adam",
     "keras2": "tf_keras.optimizers.Adam",
@@ -39,11 +39,6 @@ _PATHS = {
 }
 """Those of the bench; `none` is a mistake and no way to train."""
 _WORKLOADS = {"dense": "linear", "sparse": "embedding"}
-_SCALES = {
-    "legacy": "tf_keras.mixed_precision.LossScaleOptimizer",
-    "keras2": "tf_keras.mixed_precision.LossScaleOptimizer",
-    "keras3": "keras.optimizers.LossScaleOptimizer",
-}
 _KERAS = {"legacy": "tf_keras", "keras2": "tf_keras", "keras3": "keras"}
 _PROGRAMS = {
     ("legacy", "minimize"): "scenarios/programs/minimizing.py:FunctionOfTheLoss",
@@ -63,8 +58,8 @@ class MakeAdam:
 
     def __call__(self) -> Any:
         """The optimizer."""
-        adam = _find(_ADAMS[self.family])(0.125)
-        return _find(_SCALES[self.family])(adam) if self.is_scaled else adam
+        adam = find_name(_ADAMS[self.family])(0.125)
+        return find_name(SCALES[self.family])(adam) if self.is_scaled else adam
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +143,7 @@ def _list_family(family: str, cluster: str) -> Iterator[Case]:
                 workload=_WORKLOADS[gradients],
                 bench_path=path,
             )
-    if family in _SCALES:
+    if family in SCALES:
         # One example overflows, so that one replica alone has an Inf.
         yield Case(
             family=family,
@@ -176,12 +171,3 @@ def _list_family(family: str, cluster: str) -> Iterator[Case]:
                 cluster=cluster,
                 subject=MakeModel(family=family, gradients=gradients),
             )
-
-
-def _find(name: str) -> Any:
-    """The object of a dotted name; what looks like a module may be an attribute."""
-    package, *parts = name.split(".")
-    found: Any = importlib.import_module(package)
-    for part in parts:
-        found = getattr(found, part)
-    return found

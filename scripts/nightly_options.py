@@ -12,6 +12,7 @@ from pathlib import Path
 
 from measured import ROOT
 from nightly_plan import Job, plan_clusters, plan_jobs
+from own_optimizers import OWN
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
@@ -21,7 +22,6 @@ from distbench.options import ENGINES
 from distbench.pattern import fits
 from distbench.target import parse_target
 
-OPTIMIZERS = ("adam", "adamw", "averaged_sgd", "lazy_adam", "momentum", "sgd")
 _MOST = 10_000
 """Of anything: no night lasts for a year."""
 
@@ -131,9 +131,7 @@ def choose_jobs(options: argparse.Namespace) -> tuple[Job, ...]:
     Raises:
         BadInputError: None is, or a target cannot be.
     """
-    optimizers = options.optimizer or [
-        f"scenarios/optimizers/{name}.py:make_{name}" for name in OPTIMIZERS
-    ]
+    optimizers = options.optimizer or OWN
     for target in (*optimizers, *options.program):
         parse_target(target, ROOT)
     if options.engine == "local":

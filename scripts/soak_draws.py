@@ -8,20 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from own_optimizers import OWN
+
 from distbench.cluster import ClusterSpec
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PATHS, PROGRAM, TIERS, WORKLOADS
 from distbench.unusual import UNUSUAL, Unusual
 
 KERAS = ("Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD")
-OWN = {
-    "adam": "make_adam",
-    "adamw": "make_adamw",
-    "averaged_sgd": "make_averaged_sgd",
-    "lazy_adam": "make_lazy_adam",
-    "momentum": "make_momentum",
-    "sgd": "make_sgd",
-}
 REPLICAS = {2: 6, 3: 4, 4: 4, 5: 2, 6: 2, 7: 2, 8: 3, 16: 1}
 """Sizes of clusters with their weights: large ones take long and compare much."""
 KINDS = {"mirrored": 4, "mwms": 4, "central": 2}
@@ -91,8 +85,7 @@ def draw_run(seed: int, number: int) -> Draw:
     if group == "keras":
         target = f"tf_keras.optimizers.legacy:{rng.choice(KERAS)}"
     else:
-        name = rng.choice(list(OWN))
-        target = f"scenarios/optimizers/{name}.py:{OWN[name]}"
+        target = rng.choice(OWN)
     paths = [path for path in PATHS if path not in ("default", "none")]
     return Draw(
         target=target,

@@ -18,6 +18,7 @@ NAMES = (
     "measured",
     "checked",
     "known_rows",
+    "battery_cases",
     "families_cases",
     "families_page",
     "write_families",

@@ -22,7 +22,14 @@ from distbench.verdict import Run, Status
 from distbench.verdict.document import verdict_to_json
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("measured", "nightly_plan", "nightly_options", "nightly_jobs", "nightly")
+NAMES = (
+    "measured",
+    "own_optimizers",
+    "nightly_plan",
+    "nightly_options",
+    "nightly_jobs",
+    "nightly",
+)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,14 @@ from distbench.verdict import Run, Status, Worst
 from distbench.verdict.document import verdict_from_json
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("measured", "nightly_plan", "nightly_options", "nightly_jobs", "nightly")
+NAMES = (
+    "measured",
+    "own_optimizers",
+    "nightly_plan",
+    "nightly_options",
+    "nightly_jobs",
+    "nightly",
+)
 
 
 @pytest.fixture(scope="module")

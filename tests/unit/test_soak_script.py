@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from training_simulator import observe
 
 from distbench.cluster import ClusterSpec
 from distbench.diagnose.judge import judge
+from distbench.errors import ClusterError
 from distbench.scenario.choices import DTYPES
 from distbench.unusual import UNUSUAL
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("measured", "tally", "soak_draws", "soak_counts", "soak")
+NAMES = ("measured", "tally", "own_optimizers", "soak_draws", "soak_counts", "soak")
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +101,38 @@ def test_a_run_is_drawn_from_its_number_alone(scripts: Any) -> None:
 
 
 def test_an_own_optimizer_is_there(scripts: Any) -> None:
-    for name, factory in scripts["soak_draws"].OWN.items():
-        text = (ROOT / "scenarios" / "optimizers" / f"{name}.py").read_text()
-        assert f"def {factory}()" in text
+    for target in scripts["soak_draws"].OWN:
+        file, _, factory = target.partition(":")
+        assert f"def {factory}()" in (ROOT / file).read_text()
+
+
+@pytest.mark.parametrize("broken", ["observe", "check_target"])
+def test_a_cluster_that_breaks_costs_its_own_run_alone(
+    scripts: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, broken: str
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ClusterError("no ports")
+
+    soak = scripts["soak"]
+    seen = SimpleNamespace(failure="raises")
+    monkeypatch.setattr(soak, "observe", lambda *_: seen)
+    monkeypatch.setattr(soak, broken, fail)
+    file, counts = tmp_path / "soak.json", scripts["soak_counts"].Counts()
+    soak.soak(1, runs=3, minutes=0.0, file=file, counts=counts)
+    assert counts.unrun == {"the cluster broke": 3}
+
+
+def test_what_was_counted_is_written_whatever_ends_a_soak(
+    scripts: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(scripts["soak"], "observe", fail)
+    file, counts = tmp_path / "soak.json", scripts["soak_counts"].Counts()
+    with pytest.raises(RuntimeError):
+        scripts["soak"].soak(1, runs=3, minutes=0.0, file=file, counts=counts)
+    assert file.exists()
 
 
 def test_the_command_names_all_that_was_drawn(scripts: Any) -> None:
