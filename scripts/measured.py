@@ -52,13 +52,14 @@ def describe_measured(document: Document) -> list[str]:
     if place is None:
         return []
     elsewhere = Counter(
-        _name_place({k: v for k, v in row["place"].items() if place.get(k) != v})
+        _name_place({k: v for k, v in row["place"].items() if place.get(k, v) != v})
         for row in document.get("rows", ())
         if "place" in row
     )
     told = [
         f"; {count_things(count, 'row')} with {words}"
         for words, count in elsewhere.items()
+        if words
     ]
     return write_paragraph(f"Measured with {_name_place(place)}{''.join(told)}.")
 

@@ -69,11 +69,12 @@ def test_rows_tell_where_they_were_measured_if_few_were(
     measured: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "figures.json"
-    keep(measured, file, 1, 2, 3, python="3.11", system="a")
+    keep(measured, file, 1, 2, 3, 4, python="3.11", system="a")
+    keep(measured, file, 1, python="3.11", system="a", keras="3")  # now told
     document = keep(measured, file, 2, python="3.12", system="a")
     assert document["place"] == {"python": "3.11", "system": "a"}
-    assert [row["name"] for row in document["rows"]] == ["1", "2", "3"]
-    assert [row["name"] for row in document["rows"] if "place" in row] == ["2"]
+    assert [row["name"] for row in document["rows"]] == ["1", "2", "3", "4"]
+    assert [row["name"] for row in document["rows"] if "place" in row] == ["1", "2"]
     told = " ".join(measured.describe_measured(document))
     assert "python 3.11, system a; 1 row with python 3.12." in told
     # Of none the figures stay as they are, wherever that is done.
