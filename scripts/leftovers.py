@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ import psutil
 
 MARK = "DISTBENCH_RELIABILITY"
 """A variable of the environment by which the processes of a run are known."""
-_SHARED = Path("/dev/shm")
+SHARED = Path("/dev/shm")
+"""Where shared memory is; what others put there meanwhile looks like the run's."""
 _SERVER = "distbench.launch.forkserver"
 
 
@@ -65,7 +67,7 @@ class Before:
         return Leftovers(
             processes=tuple(_describe(process) for process in mine),
             files=tuple(sorted(_list(self.folder) - self.files)),
-            shared_memory=tuple(sorted(_list(_SHARED) - self.shared)),
+            shared_memory=tuple(sorted(_list(SHARED) - self.shared)),
             ports=tuple(_find_ports([psutil.Process(), *mine])),
         )
 
@@ -74,8 +76,7 @@ class Before:
 
         What such a server started before the mark was given shows in its descendants.
         """
-        servers = filter(_is_own_server, psutil.Process().children())
-        forked = {child.pid for s in servers for child in s.children(recursive=True)}
+        forked = set(_list_forked())
         for process in psutil.process_iter():
             try:
                 if process.pid == os.getpid() or _is_own_server(process):
@@ -86,9 +87,17 @@ class Before:
                 continue
 
 
+def _list_forked() -> Iterator[int]:
+    """Pids of all that own fork servers started; either may end meanwhile."""
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if _is_own_server(process):
+                yield from (child.pid for child in process.children(recursive=True))
+
+
 def look_before(mark: str, folder: Path) -> Before:
     """Note what there is before a run."""
-    return Before(mark=mark, folder=folder, files=_list(folder), shared=_list(_SHARED))
+    return Before(mark=mark, folder=folder, files=_list(folder), shared=_list(SHARED))
 
 
 def _list(folder: Path) -> frozenset[str]:

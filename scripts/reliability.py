@@ -3,7 +3,8 @@
 Each fault is injected several times in real runs on real clusters. Measured is how long
 the run went on after it; noted is what was said, and what was left behind: processes,
 files, shared memory, ports. As root on Linux, TMPDIR is a small disk of its own, which
-a task may fill, and some runs get a network or a hostname of their own.
+a task may fill, shared memory that of the runs alone, and some runs get a network or a
+hostname of their own.
 
     scripts/reliability --times 5        # docs/measured/reliability.json, anew
     scripts/reliability --only SIGKILL   # the faults that a regular expression finds
@@ -25,7 +26,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from leftovers import MARK, look_before
+from leftovers import MARK, SHARED, look_before
 from measured import (
     FOLDER,
     describe_installed,
@@ -73,14 +74,15 @@ def run_all(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if _is_apart():
-            mount = ["mount", "-t", "tmpfs", "-o", _DISK, "tmpfs", name]
-            subprocess.run(mount, check=True)
+            mount = ["mount", "-t", "tmpfs", "tmpfs"]
+            subprocess.run([*mount, "-o", _DISK, name], check=True)
+            subprocess.run([*mount, SHARED], check=True)
         os.environ["TMPDIR"] = name
         tempfile.tempdir = None
         for case in list_runs(cases, times, rows):
             yield run_case(case, folder)
         if _is_apart():
-            subprocess.run(["umount", "-l", name], check=True)
+            subprocess.run(["umount", "-l", name, SHARED], check=True)
 
 
 def _is_apart() -> bool:

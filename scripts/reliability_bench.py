@@ -209,7 +209,7 @@ BENCHES = (
     BenchCase(
         name="Ctrl-C",
         how="SIGINT while a worker stalls",
-        said="Aborted|Interrupted|nterrupt",
+        said="Aborted|nterrupt",
         codes=(-signal.SIGINT, 1, 130),
         interfere=_send(signal.SIGINT),
     ),
@@ -237,7 +237,7 @@ BENCHES = (
     BenchCase(
         name="a worker of pytest-xdist crashes",
         how="a task kills the process of its test; another test follows",
-        said=r"crashed while running.*1 failed, 1 passed|1 failed, 1 passed",
+        said="1 failed, 1 passed",
         codes=(1,),
         command=(*_PYTEST, "-n", "1"),
     ),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 from imported_scripts import import_scripts
 
 NAMES = ("measured", "leftovers", "reliability_runs", "reliability_bench")
 with import_scripts(*NAMES) as _scripts:
-    bench = _scripts["reliability_bench"]
+    bench, leftovers = _scripts["reliability_bench"], _scripts["leftovers"]
     list_runs = _scripts["reliability_runs"].list_runs
     merge_rows = _scripts["reliability_runs"].merge_rows
 
@@ -69,3 +71,15 @@ def test_a_bench_that_hangs_is_a_row(tmp_path: Path) -> None:
     )
     row = bench.run_bench(case, tmp_path, "mark")
     assert (row["right"], row["status"]) == (False, "did not end within 0.2 s")
+
+
+def test_a_fork_server_that_ends_meanwhile_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def raise_gone(_: Any) -> bool:
+        raise psutil.NoSuchProcess(1)
+
+    own = SimpleNamespace(children=lambda: [None])
+    monkeypatch.setattr(leftovers.psutil, "Process", lambda: own)
+    monkeypatch.setattr(leftovers, "_is_own_server", raise_gone)
+    assert list(leftovers._list_forked()) == []
