@@ -67,6 +67,8 @@ clear_own() {
 prepare_environment() {
   local extra=$1 stamp=.venv/distbench-$1.stamp want python
   check_system
+  # Who calls a script from elsewhere may mean files of there.
+  [[ ${OLDPWD:-.} -ef . ]] || echo "in $PWD: relative paths begin there" >&2
   check_link
   want=$(pwd && cksum <pyproject.toml)
   if [[ -x .venv/bin/python && -f $stamp && $(<"$stamp") == "$want" ]]; then

@@ -64,6 +64,21 @@ def test_a_machine_without_a_fitting_python_is_told_so(copy: Path) -> None:
     assert not (copy / ".venv").exists()
 
 
+@pytest.mark.parametrize("is_elsewhere", [True, False])
+def test_a_script_that_is_called_from_elsewhere_says_where_it_runs(
+    copy: Path, is_elsewhere: bool
+) -> None:
+    (copy / ".venv").mkdir()
+    done = subprocess.run(
+        [copy / "scripts" / "scenarios"],
+        cwd=copy.parent if is_elsewhere else copy,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3
+    assert (f"in {copy}: relative paths begin" in done.stderr) is is_elsewhere
+
+
 def test_a_python_may_have_a_space_in_its_path(copy: Path) -> None:
     fake = copy / "a python"
     fake.write_text('#!/bin/sh\n[ "$1" = -c ] || exit 1\n')
