@@ -39,6 +39,7 @@ PRELOADS: tuple[str, ...] = (
 """Modules that the fork server imports for all tasks: none of them runs an op."""
 ONE = ClusterSpec(kind="one", device="cpu")
 _GIB = 1 << 30
+_LEGACY = "TF_USE_LEGACY_KERAS"
 OPEN_S = 60.0
 """Deadline of what only opens a task, where no scenario has one: importing, starting
 devices and servers."""
@@ -108,8 +109,12 @@ class Launch:
                 None has them do the job itself.
         """
         environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_FAIL_FAST": "use_caller"}
+        # Named even where it stays as it is: the imports read it, so that tasks of
+        # another value cannot come of them.
         if self.keras is not None:
-            environment["TF_USE_LEGACY_KERAS"] = "1" if self.keras == "legacy" else "0"
+            environment[_LEGACY] = "1" if self.keras == "legacy" else "0"
+        elif (value := os.environ.get(_LEGACY)) is not None:
+            environment[_LEGACY] = value
         flags = os.environ.get(XLA_FLAGS, "")
         if self.jit:
             # XLA leaves CPUs alone unless it is told otherwise before it starts.

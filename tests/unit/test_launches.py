@@ -68,16 +68,43 @@ def test_flags_of_xla_are_as_the_check_has_them(
     given: str,
     started: str | None,
 ) -> None:
-    seen = []
+    monkeypatch.setenv("TF_XLA_FLAGS", given)
+    environment = _find_environment(tmp_path, monkeypatch, jit=jit)
+    assert environment.get("TF_XLA_FLAGS") == started
+
+
+@pytest.mark.parametrize(
+    ("keras", "given", "started"),
+    [(None, "1", "1"), (None, None, None), ("3", "1", "0"), ("legacy", None, "1")],
+)
+def test_imports_are_made_for_the_keras_that_is_meant(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keras: str | None,
+    given: str | None,
+    started: str | None,
+) -> None:
+    # A fork server that imported another one is of no use, if it lives.
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("TF_USE_LEGACY_KERAS", given)
+    environment = _find_environment(tmp_path, monkeypatch, keras=keras)
+    assert environment.get("TF_USE_LEGACY_KERAS") == started
+
+
+def _find_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> dict[str, str]:
+    """What a launch with these options has the imports of its tasks see."""
+    seen: list[dict[str, str]] = []
     monkeypatch.setattr(
         "distbench.observe.launching.start_group",
         lambda *_, environment, **others: seen.append(environment),
     )
-    monkeypatch.setenv("TF_XLA_FLAGS", given)
-    with RunDirectory(tmp_path) as directory:
+    with RunDirectory(folder) as directory:
         opening = make_opening(Scenario(target="a.b:c"), Deadline(9.0))
-        Launch(directory=directory, jit=jit).start_cluster(ONE, opening)
-    assert [environment.get("TF_XLA_FLAGS") for environment in seen] == [started]
+        Launch(directory=directory, **options).start_cluster(ONE, opening)
+    return seen[0]
 
 
 def test_opening_has_the_time_of_its_scenario() -> None:
