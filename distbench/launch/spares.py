@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -16,6 +18,7 @@ from distbench.launch.group import Group
 from distbench.launch.halt import Halt
 from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
+from distbench.machine import find_current_folder
 
 KEEP_S = 600.0
 """How long a group may wait. It takes memory, and TensorFlow's workers ask each other
@@ -31,6 +34,12 @@ def read_clock_s() -> float:
     """Seconds, also those in which the machine slept, where it can tell."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
+
+
+def _add_surroundings(key: Hashable) -> Hashable:
+    """A key of what tasks find around them that are started now, as well."""
+    surroundings = (frozenset(os.environ.items()), find_current_folder(), *sys.path)
+    return key, surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +88,8 @@ class Spares(Closing):
         """A group that has been waiting, or None; it is remembered what was wanted.
 
         Args:
-            key: Of all that makes one group differ from another.
+            key: Of all that makes one group differ from another, but for environment,
+                current folder and `sys.path`.
             tasks: How many it has.
             start: Starts another one like it, whose files are in a given folder.
             halt: Ends whoever waits for it from now on.
@@ -87,7 +97,7 @@ class Spares(Closing):
         with self._lock:
             self._wanted.append(_Wanted(key=key, tasks=tasks, start=start))
             self.end_old()
-            while ready := self._ready[key]:
+            while ready := self._ready[_add_surroundings(key)]:
                 group = ready.pop()
                 if group.is_whole:
                     group.obey(halt)
@@ -105,7 +115,9 @@ class Spares(Closing):
         with suppress(ClusterError, OSError):
             self._directory = RunDirectory()
             for one in self._list_fitting(wanted, room):
-                self._ready[one.key].append(one.start(self._directory))
+                # Those of now: they may have changed since it was wanted.
+                key = _add_surroundings(one.key)
+                self._ready[key].append(one.start(self._directory))
 
     @staticmethod
     def _list_fitting(wanted: list[_Wanted], room: int) -> Iterator[_Wanted]:

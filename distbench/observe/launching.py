@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,6 @@ from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
 from distbench.launch.start import Job, give_first, start_group
 from distbench.launch.surroundings import Start
-from distbench.machine import find_current_folder
 from distbench.scenario import Scenario, scenario_to_json
 from distbench.target import TargetRef, target_to_json
 from distbench.xla import XLA_FLAGS
@@ -153,7 +151,7 @@ class Launch:
                     opening.name,
                     repr(opening.payload),
                     frozenset(environment.items()),
-                    self._tell_surroundings(),
+                    *(self.start, self.memory_gib, self.sharers),
                 ),
                 len(spec.tasks),
                 lambda directory: start(run_directory=directory, first=waiting),
@@ -165,13 +163,6 @@ class Launch:
                 return spare
         return start(
             run_directory=self.directory, first=first, log=self.log, halt=self.halt
-        )
-
-    def _tell_surroundings(self) -> Hashable:
-        """What tasks find around them, and how they are started."""
-        return (
-            *(self.start, self.memory_gib, self.sharers),
-            *(frozenset(os.environ.items()), find_current_folder(), tuple(sys.path)),
         )
 
 

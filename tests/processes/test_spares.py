@@ -77,6 +77,24 @@ def test_what_was_wanted_waits_and_serves_one(bench: Bench) -> None:
         assert bench.take("another key") is None
 
 
+@pytest.mark.parametrize("changed", ["environment", "folder", "path"])
+def test_one_serves_in_the_surroundings_that_it_was_started_in(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    bench.take()
+    with monkeypatch.context() as patch:
+        if changed == "environment":
+            patch.setenv("MODE", "test")
+        elif changed == "folder":
+            patch.chdir(tmp_path)
+        else:
+            patch.syspath_prepend(tmp_path)
+        # It is started in what is there now, not when it was wanted.
+        bench.spares.fill()
+    assert bench.take() is None
+    assert len(list(bench.spares.list_waiting())) == 1
+
+
 def test_as_many_wait_as_were_wanted(bench: Bench) -> None:
     for _ in range(3):
         assert bench.take() is None
