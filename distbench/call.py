@@ -104,8 +104,8 @@ def run(
         _check_faults(injected, spec)
         folder = directory.make_folder("call")
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        (folder / "function.pkl").write_bytes(pickle_by_value(function, name))
-        (folder / "args.pkl").write_bytes(pickle_by_value(args, f"args of {name}"))
+        called = pickle_by_value(function, f"{name} with its args", args)
+        (folder / "called.pkl").write_bytes(called)
         runners = [task for task in spec.tasks if task.role != "ps"]
         job = Job(
             name="call",

@@ -27,7 +27,7 @@ _INSTALLED = tuple(
 )
 
 
-def pickle_by_value(value: object, name: str) -> bytes:
+def pickle_by_value(value: object, name: str, *beside: object) -> bytes:
     """Pickle an object with the code of the module that it comes from.
 
     Modules of an installation travel by name, since every task has them.
@@ -35,6 +35,8 @@ def pickle_by_value(value: object, name: str) -> bytes:
     Args:
         value: What to pickle.
         name: What to call it in the message.
+        beside: Further objects; then it is a tuple of all that is pickled. What they
+            have of that module is the same there as what the first one has.
 
     Raises:
         BadInputError: The value holds something that cannot be pickled.
@@ -43,7 +45,7 @@ def pickle_by_value(value: object, name: str) -> bytes:
     try:
         # One at a time: cloudpickle's list of modules is that of the process.
         with _LOCKS.of("cloudpickle"), _registered(home):
-            return pickle_with_places(value)
+            return pickle_with_places((value, *beside) if beside else value)
     except Exception as error:  # noqa: BLE001  # any __reduce__ of the user's may raise
         raise BadInputError(
             f"'{name}' cannot be sent to the tasks ({type(error).__name__}: {error}). "

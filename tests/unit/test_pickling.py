@@ -9,6 +9,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from enum import Enum
 from typing import Any
 
 import cloudpickle
@@ -83,6 +84,23 @@ class Slow:
         with suppress(threading.BrokenBarrierError):
             self.turns.wait(0.1)
         return str, ("arrived",)
+
+
+class Setting(Enum):
+    """What a function and its arguments may both refer to."""
+
+    SLOW = 1
+
+
+def get_slow() -> Setting:
+    return Setting.SLOW
+
+
+def test_what_travels_together_is_of_the_same_classes() -> None:
+    data = pickle_by_value(get_slow, "get_slow", (Setting.SLOW,))
+    function, (given,) = pickle.loads(data)
+    assert function is not get_slow
+    assert function() is given
 
 
 def test_threads_may_pickle_at_the_same_time() -> None:

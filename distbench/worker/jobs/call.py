@@ -56,8 +56,7 @@ def _call(task: Task, payload: Mapping[str, Any]) -> None:
         lambda step: task.report_progress(step=step, phase="call", waits=step in waits)
     )
     try:
-        function = pickle.loads((folder / "function.pkl").read_bytes())
-        args = pickle.loads((folder / "args.pkl").read_bytes())
+        function, args = pickle.loads((folder / "called.pkl").read_bytes())
         value = function(*args)
     except BaseException as error:  # the user's code may leave by sys.exit
         if has_lost_port(error) and not _holds_port(task):
