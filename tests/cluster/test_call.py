@@ -312,6 +312,19 @@ def test_who_takes_its_port_itself_is_told_so_at_once(tmp_path: Path) -> None:
     assert tries.read_text().split() == ["once"]
 
 
+def return_more_than_fits():
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most))
+    return bytes(1 << 20)
+
+
+def test_what_does_not_fit_on_the_disk_is_no_bad_value() -> None:
+    with pytest.raises(ClusterError, match="File too large"):
+        distbench.run(return_more_than_fits, "one")
+
+
 def test_what_cannot_be_sent_is_named() -> None:
     held = threading.Lock()
     with pytest.raises(BadInputError, match="cannot be sent"):

@@ -65,13 +65,15 @@ def _call(task: Task, payload: Mapping[str, Any]) -> None:
     path = folder / f"result-{task.name}.pkl"
     temporary = path.with_suffix(".tmp")
     try:
-        temporary.write_bytes(pickle_with_places(value))
+        content = pickle_with_places(value)
     except Exception as error:  # a user's object may raise anything
         raise BadInputError(
             f"What the function returned in {task.name} cannot be sent back. Expected: "
             "what pickle takes, such as numbers, arrays and containers of them. "
             f"Received: an object of type '{type(value).__name__}' ({error})."
         ) from error
+    # What the disk lacks is no fault of the value.
+    temporary.write_bytes(content)
     temporary.replace(path)
 
 
