@@ -312,6 +312,24 @@ def test_who_takes_its_port_itself_is_told_so_at_once(tmp_path: Path) -> None:
     assert tries.read_text().split() == ["once"]
 
 
+def bind(port, tries):
+    with tries.open("a") as file:
+        print("once", file=file)
+    socket.socket().bind(("127.0.0.1", port))
+
+
+@pytest.mark.parametrize("cluster", ["one", "mwms:1"])
+def test_who_finds_another_port_taken_is_told_so_at_once(
+    tmp_path: Path, cluster: str
+) -> None:
+    tries = tmp_path / "tries"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        with pytest.raises(ClusterError, match="Address already in use"):
+            distbench.run(bind, cluster, args=(taken, tries))
+    assert tries.read_text().split() == ["once"]
+
+
 def return_more_than_fits():
     import resource
 

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from distbench.errors import BadInputError
+from distbench.launch.ports import is_bindable
 from distbench.pickling import pickle_with_places
 from distbench.progress import listen
 from distbench.worker.jobs.task import Task
@@ -59,7 +60,7 @@ def _call(task: Task, payload: Mapping[str, Any]) -> None:
         function, args = pickle.loads((folder / "called.pkl").read_bytes())
         value = function(*args)
     except BaseException as error:  # the user's code may leave by sys.exit
-        if has_lost_port(error) and not _holds_port(task):
+        if has_lost_port(error) and _is_port_taken(task.port):
             raise
         raise SubjectError("call", None) from error
     path = folder / f"result-{task.name}.pkl"
@@ -77,8 +78,10 @@ def _call(task: Task, payload: Mapping[str, Any]) -> None:
     temporary.replace(path)
 
 
-def _holds_port(task: Task) -> bool:
-    """Whether this process has its port: then a second server of its own wanted it."""
+def _is_port_taken(port: int | None) -> bool:
+    """Whether somebody else has the port: else a server of its own wanted another."""
+    if port is None or is_bindable(port):
+        return False
     connections = psutil.Process().net_connections("tcp")
     listening = {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}
-    return task.port in listening
+    return port not in listening
