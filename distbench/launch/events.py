@@ -150,4 +150,5 @@ class Events:
             member.exit = member.eof_at_s = None
             member.is_restarting = member.has_first_job
             self.selector.register(member.channel, selectors.EVENT_READ, member)
+            return True
         return self.injurer.takes_death(member.task)

@@ -283,7 +283,8 @@ class Group:
         stacks = (asked or ask_for_stacks(everyone))()
         if culprit.collective is not None:
             self._ask_to_give_up(waiting)
-        cause = self._events.injurer.name_cause(culprit.task)
+        ended_by = culprit.exit.signal if culprit.exit is not None else None
+        cause = self._events.injurer.name_cause(culprit.task, ended_by)
         return make_failure(self._name, job, culprit, everyone, waiting, stacks, cause)
 
     def _list_waiting(self, tasks: Iterable[Task]) -> tuple[Task, ...]:

@@ -166,7 +166,7 @@ class Injurer:
     def restarts(self, task: Task) -> bool:
         """Whether a task that has died is to be started again: once."""
         wound = self._find(task, signal.SIGKILL)
-        if wound is None or wound.restarted or not wound.injury.restarts:
+        if wound is None or not wound.injury.restarts:
             return False
         wound.restarted = True
         self._tell("it was started again")
@@ -175,7 +175,7 @@ class Injurer:
     def holds(self, task: Task) -> bool:
         """Whether a task is stopped and will go on."""
         wound = self._find(task, signal.SIGSTOP)
-        if wound is None or not wound.is_stopped:
+        if wound is None:
             return False
         return wound.injury.until_step is not None or wound.goes_on_s < math.inf
 
@@ -194,9 +194,16 @@ class Injurer:
         """The names of injuries that have not been done to anybody."""
         return tuple(w.injury.name for w in self._wounds if w.victim is None)
 
-    def name_cause(self, task: Task) -> str:
-        """What a task has died of or stands still by; empty if it was nothing here."""
-        wound = self._find(task, signal.SIGKILL) or self._find(task, signal.SIGSTOP)
+    def name_cause(self, task: Task, ended_by: int | None = None) -> str:
+        """What a task has died of or stands still by; empty if it was nothing here.
+
+        Args:
+            task: The task.
+            ended_by: The signal that ended its process; None for none.
+        """
+        wound = self._find(task, signal.SIGSTOP)
+        if ended_by == signal.SIGKILL:
+            wound = self._find(task, signal.SIGKILL) or wound
         return "" if wound is None else wound.injury.name
 
     def end(self) -> None:
@@ -204,10 +211,14 @@ class Injurer:
         self._over = True
 
     def _find(self, task: Task, number: signal.Signals) -> _Wound | None:
+        """What a signal has done to a task that has not come back from it."""
         found = (
             wound
             for wound in self._wounds
-            if wound.victim == task and wound.injury.number == number
+            if wound.victim == task
+            and wound.injury.number == number
+            and not wound.restarted
+            and (wound.is_stopped or number != signal.SIGSTOP)
         )
         return None if self._over else next(found, None)
 

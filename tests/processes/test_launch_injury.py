@@ -60,11 +60,40 @@ def test_a_task_that_reports_steps_is_hit_at_its_own() -> None:
     injury = Injury(number=signal.SIGKILL, step=1, task=WORKERS[1], name="kill it")
     injurer = make_injurer(injury)
     assert injurer.follow(WORKERS[0], 1, "bounded") == []
-    assert injurer.name_cause(WORKERS[1]) == ""
+    assert injurer.name_cause(WORKERS[1], signal.SIGKILL) == ""
     found = injurer.follow(WORKERS[1], 1, "bounded")
     assert found == [Blow(task=WORKERS[1], number=signal.SIGKILL)]
-    assert injurer.name_cause(WORKERS[1]) == "kill it"
+    assert injurer.name_cause(WORKERS[1], signal.SIGKILL) == "kill it"
+    assert injurer.name_cause(WORKERS[0], signal.SIGKILL) == ""
+    # It was quicker, and ended by itself.
+    assert injurer.name_cause(WORKERS[1]) == ""
+
+
+def test_a_task_is_told_to_stand_still_until_it_goes_on() -> None:
+    injury = Injury(
+        number=signal.SIGSTOP, step=1, task=WORKERS[0], until_step=2, name="stop it"
+    )
+    injurer = make_injurer(injury)
+    injurer.follow(CHIEF, 1, ON_FIRST)
+    assert injurer.name_cause(WORKERS[0]) == "stop it"
+    injurer.follow(CHIEF, 2, ON_FIRST)
     assert injurer.name_cause(WORKERS[0]) == ""
+
+
+def test_a_task_that_was_started_again_dies_of_something_else() -> None:
+    injurer = make_injurer(
+        Injury(number=signal.SIGKILL, step=1, task=WORKERS[0], restarts=True),
+        Injury(number=signal.SIGKILL, step=3, task=WORKERS[0], name="the second"),
+    )
+    injurer.follow(CHIEF, 1, ON_FIRST)
+    assert injurer.takes_death(WORKERS[0])
+    assert injurer.restarts(WORKERS[0])
+    assert not injurer.takes_death(WORKERS[0])
+    assert not injurer.restarts(WORKERS[0])
+    assert injurer.name_cause(WORKERS[0], signal.SIGKILL) == ""
+    injurer.follow(CHIEF, 3, ON_FIRST)
+    assert injurer.takes_death(WORKERS[0])
+    assert injurer.name_cause(WORKERS[0], signal.SIGKILL) == "the second"
 
 
 def test_a_delay_ends_by_the_clock_and_comes_again_with_its_step() -> None:
