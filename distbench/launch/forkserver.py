@@ -141,10 +141,13 @@ class _Server:
         server = os.getpid()
         # No handler of the server may run in the child.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        pid = os.fork()
-        if pid == 0:
-            self._become_task(channel_fd, log_fd, host, server)
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._become_task(channel_fd, log_fd, host, server)
+        finally:
+            # Also where there are no more processes: it hears of the ends of tasks.
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._children.add(pid)
         self._tidying.pop(pid, None)  # of a task of long ago
         return pid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -54,6 +55,25 @@ def test_an_import_that_lacks_memory_is_no_broken_installation(
     server = ForkServer(("finds_no_room",), {})
     with pytest.raises(ClusterError, match=r"shared object\. Free memory.*ulimit -v"):
         server.wait_ready()
+
+
+def test_a_server_that_could_not_fork_hears_of_the_ends_of_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "forks_later.py").write_text(
+        "import os\nfork = os.fork\ndef fail():\n    os.fork = fork\n"
+        "    raise BlockingIOError(11, 'no more processes')\nos.fork = fail\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    server = ForkServer(("forks_later",), {})
+    with pytest.raises(ClusterError, match="could not fork a task"):
+        server.fork(0, 1, "")
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = server.fork(theirs.fileno(), 1, "")
+    ours.close()  # the task ends, as there is no bench
+    assert comes_true(lambda: process.poll() is not None)
+    server.close()
 
 
 def test_a_server_that_still_imports_is_ended_at_once(
