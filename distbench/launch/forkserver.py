@@ -61,8 +61,11 @@ def find_unfitness() -> str:
     A CUDA driver that has been initialised does not survive a fork.
     """
     threads = sorted(Path("/proc/self/task").iterdir(), key=lambda path: int(path.name))
-    # A library's own threads often say whose they are.
-    names = [path.joinpath("comm").read_text().strip() for path in threads]
+    names = []
+    for thread in threads:
+        # One may end meanwhile. A library's own threads often say whose they are.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.append(thread.joinpath("comm").read_text().strip())
     names = [name for name in names if name not in _FORKED_WELL]
     if len(names) != 1:
         return (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from distbench.launch.bootstrap import import_all
+from distbench.launch.forkserver import find_unfitness
 
 
 @pytest.fixture
@@ -36,3 +38,12 @@ def test_garbage_is_looked_for_after_an_import_that_fails(importing: Path) -> No
     with pytest.raises(RuntimeError, match="broken"):
         import_all(["fails_with_gc"])
     assert gc.isenabled()
+
+
+def test_a_thread_that_ends_as_it_is_looked_at_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = Path("/proc/self/task/999999999")
+    me = Path(f"/proc/self/task/{os.getpid()}")
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter((gone, me)))
+    assert find_unfitness() == ""
