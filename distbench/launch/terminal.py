@@ -6,7 +6,9 @@ over a Unix socket in the run's private folder.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import os
 import socket
 import threading
@@ -48,6 +50,9 @@ class Terminal:
 
     def __init__(self, address: Path, source: TextIO, sink: TextIO) -> None:
         self.address = address
+        if isinstance(source, io.TextIOWrapper):
+            # One byte that is no letter must not end what is typed.
+            source.reconfigure(errors="replace")
         self._source = source
         self._sink = sink
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -102,10 +107,12 @@ class Terminal:
 
     def _show(self, caller: socket.socket) -> None:
         caller.settimeout(None)
+        # A chunk may end amid a letter.
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         with contextlib.suppress(OSError):
             while chunk := caller.recv(_CHUNK_BYTES):
                 try:
-                    self._sink.write(chunk.decode("utf-8", "replace"))
+                    self._sink.write(decoder.decode(chunk))
                     self._sink.flush()
                 except OSError as error:
                     # Who wrote it fails next, at a socket that is no fault of its own.
@@ -117,7 +124,7 @@ class Terminal:
             if (caller := self._wait_caller()) is None:
                 return
             with contextlib.suppress(OSError):
-                caller.sendall(line.encode())
+                caller.sendall(line.encode("utf-8", "replace"))
         if (caller := self._wait_caller()) is not None:
             with contextlib.suppress(OSError):
                 caller.shutdown(socket.SHUT_WR)

@@ -83,6 +83,21 @@ def test_strangers_cannot_reach_it() -> None:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+def test_letters_stay_whole_and_what_is_none_ends_nothing(tmp_path: Path) -> None:
+    typed = io.TextIOWrapper(io.BytesIO(b"p \xff\nnext\n"), encoding="utf-8")
+    shown = Shown()
+    text = "a" + "é" * 5000
+    with Terminal(tmp_path / "t", typed, shown) as terminal:
+        caller = call(terminal.address)
+        with caller, caller.makefile("rb") as lines:
+            assert lines.readlines() == ["p \ufffd\n".encode(), b"next\n"]
+            caller.sendall(text.encode())
+            told = ""
+            while len(told) < len(text):
+                told += shown.writes.get(timeout=_PATIENCE_S)
+    assert told == text
+
+
 class Gone(io.StringIO):
     """A sink whose reader has gone, as that of `| head` does."""
 
