@@ -88,7 +88,7 @@ class ExitStatus:
 
     def __str__(self) -> str:
         if self.signal is not None:
-            text = f"was killed by {signal.Signals(self.signal).name}"
+            text = f"was killed by {name_signal(self.signal)}"
         elif self.code is not None:
             text = f"ended with exit code {self.code}"
         else:
@@ -98,6 +98,14 @@ class ExitStatus:
         if self.server is not None:
             return f"{text} (its fork server died: it {self.server})"
         return f"{text} ({self.because})" if self.because else text
+
+
+def name_signal(number: int) -> str:
+    """A signal's name; real-time ones have a number alone."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class TaskProcess(ABC):

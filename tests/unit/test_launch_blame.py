@@ -43,6 +43,13 @@ def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
         yield make
 
 
+@pytest.mark.parametrize(
+    ("number", "words"), [(9, "was killed by SIGKILL"), (40, "was killed by signal 40")]
+)
+def test_a_signal_without_a_name_is_told_by_its_number(number: int, words: str) -> None:
+    assert str(ExitStatus(signal=number)) == words
+
+
 def test_what_came_while_the_bench_stood_still_came_in_time(
     make_scripted: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
