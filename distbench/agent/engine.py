@@ -27,6 +27,8 @@ from distbench.launch.tf_config import count_ports
 _ARRIVE_S = 120.0
 """How long an agent may take from its start to its first word: Python's own start, on a
 file system that many nodes share."""
+_END_S = 3.0
+"""How long an agent may take to end what it has started."""
 _POLL_S = 0.2
 _TOLD_S = 5.0
 
@@ -266,8 +268,8 @@ class AgentEngine(Closing, Engine):
             is_lost = agent is None or agent.lost
             if agent is not None:
                 if is_lost:
-                    said = started.find_end() or "its agent has not ended"
-                    self.log(f"{agent.place} is gone: {said}")
+                    said = _wait_for_end(started)
+                    self.log(f"{agent.place} {agent.why}: {said}")
                 agent.close()
             dropped.append((name, started, is_lost))
         # All have been told by now, and end at the same time.
@@ -286,3 +288,13 @@ class AgentEngine(Closing, Engine):
                 "tasks is neither encrypted nor authenticated. Use a private network, "
                 "or allow it with --allow-public."
             )
+
+
+def _wait_for_end(started: Starting) -> str:
+    """How an agent ended whose connection has."""
+    until_s = time.monotonic() + _END_S
+    while (said := started.find_end()) is None:
+        if time.monotonic() > until_s:
+            return "its agent has not ended"
+        time.sleep(_POLL_S)
+    return said

@@ -22,7 +22,7 @@ from distbench.agent.door import Ticket
 from distbench.agent.task import RemoteTask
 from distbench.agent.versions import list_versions
 from distbench.agent.wire import GREETING_S, Wire, greet_bench
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError, ClusterError, find_advice
 from distbench.gpus import VISIBLE
 from distbench.launch.bind_filter import find_own_address
 from distbench.launch.channel import EXIT_BENCH_GONE, Message
@@ -102,8 +102,11 @@ class Agent:
                         key.data()
                 if self._task is not None:
                     self._task.look()
-        except OSError:
-            pass  # the bench is gone
+        except OSError as error:
+            # The bench is gone, or this machine lacks something.
+            with contextlib.suppress(OSError):
+                why = f"{error}. {find_advice(error)}".rstrip()
+                self._wire.send({"tell": "gives_up", "why": why})
         except BaseException:
             traceback.print_exc()
             raise

@@ -40,6 +40,7 @@ class RemoteAgent:
         address: The address under which its peers find it.
         environment: The node's own variables.
         lost: Whether the connection has ended.
+        why: Why, in words that follow its name.
         log: Told what the user should know.
     """
 
@@ -49,7 +50,7 @@ class RemoteAgent:
         self.address = str(hello["address"])
         self.environment: dict[str, str] = dict(hello["environment"])
         self.lost = False
-        self._why = "is gone"
+        self.why = "is gone"
         self.log: Callable[[str], None] = lambda _: None
         self._answers: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._seat: Seat | None = None
@@ -164,14 +165,14 @@ class RemoteAgent:
         except (OSError, EOFError, ValueError) as error:
             # Who says what cannot be is given up like one that says nothing.
             if getattr(error, "errno", None) in DISK_FULL:
-                self._why = f"cannot be heard: {error}"
+                self.why = f"cannot be heard: {error}"
         self._wire.close()
         self.lost = True
         self._note_loss()
         self._answers.put(
             {
                 "tell": "failed",
-                "message": "the connection to the agent has ended.",
+                "message": f"the agent {self.why.rstrip('.')}.",
                 "detail": "",
                 "is_bad_input": False,
             }
@@ -180,6 +181,8 @@ class RemoteAgent:
     def _take(self, told: Message, body: bytes) -> None:
         if told["tell"] in ("prepared", "forked", "failed"):
             self._answers.put(told)
+        elif told["tell"] == "gives_up":
+            self.why = f"cannot go on: {told['why']}"
         elif told["tell"] == "note":
             self.log(f"On {self.place}: {told['text']}")
         elif (seat := self._seat) is not None and seat.number == told["number"]:
@@ -187,4 +190,4 @@ class RemoteAgent:
 
     def _note_loss(self) -> None:
         if (seat := self._seat) is not None:
-            seat.note_exit(ExitStatus(because=f"{self.place} {self._why}"))
+            seat.note_exit(ExitStatus(because=f"{self.place} {self.why}"))

@@ -10,7 +10,7 @@ channel), `rest` (end the task, forget its files).
 
 Agent to bench, by the header's `tell`: `hello`, `prepared`, `failed`, `forked`, `say`,
 `log`, `stacks`, `notes`, `file`, `look`, `note`, `hung_up` (the task's channel has
-ended) and `exited`.
+ended), `exited` and, as its last words, `gives_up`.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Wire:
                 )
             except BlockingIOError as error:
                 # Half a frame may have gone: nothing can follow it.
+                self.close()
                 raise ConnectionError(f"nothing was read for {_SEND_S} s") from error
 
     def receive(self) -> tuple[Message, bytes]:

@@ -217,6 +217,25 @@ def test_a_full_disk_of_the_bench_is_not_laid_at_the_nodes_door(
         group.call("write", {"folder": str(folder), "text": "x"}, deadline=TIMEOUT_S)
 
 
+def test_a_full_disk_of_a_node_is_named(
+    tmp_path: Path, run_directory: RunDirectory
+) -> None:
+    # Python ignores the signal, and gets an error.
+    few = ("sh", "-c", 'ulimit -f 100; exec "$@"', "sh")
+    large = run_directory.make_folder("large") / "file"
+    large.write_bytes(bytes(1 << 20))
+    told: list[str] = []
+    with FolderEngine(tmp_path, enter=few) as engine, open_starter(run_directory) as go:
+        engine.log = told.append
+        group = go("one", engine=engine)
+        words = r"was lost \(node \S+ \(\S+\) cannot go on: .*File too large"
+        with pytest.raises(TaskFailedError, match=words):
+            group.call("echo", {"file": str(large)}, deadline=TIMEOUT_S)
+        go("one", engine=engine)
+    assert [line for line in told if "has not ended" in line] == []
+    assert [line for line in told if "File too large" in line] == told[:1]
+
+
 def test_an_agent_serves_one_group_after_another(
     start: Starter, engine: FolderEngine
 ) -> None:
