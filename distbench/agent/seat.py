@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from distbench.agent.mirror import Mirror
@@ -134,23 +134,12 @@ class Seat:
             case "hung_up":
                 self._end_stream()
             case "exited":
-                self.note_exit(
-                    ExitStatus(
-                        code=told["code"],
-                        signal=told["signal"],
-                        because=told["because"],
-                    )
-                )
+                self.note_exit(_read_exit(told))
 
     def note_exit(self, status: ExitStatus) -> None:
         """The process has ended; the first status counts."""
         if self._process.exit is None:
-            self._process.exit = ExitStatus(
-                code=status.code,
-                signal=status.signal,
-                because=status.because,
-                order=next(_DEATHS),
-            )
+            self._process.exit = replace(status, order=next(_DEATHS))
         self._end_stream()
 
     def _end_stream(self) -> None:
@@ -177,6 +166,13 @@ class Seat:
             name = path.decode()
             is_folder = is_told and (self._root / name).is_dir()
             yield f"{name}/" if is_folder else name
+
+
+def _read_exit(told: Message) -> ExitStatus:
+    """How a process ended, and its fork server if it died of that."""
+    status = {field.name: told[field.name] for field in fields(ExitStatus)}
+    server = status["server"]
+    return ExitStatus(**{**status, "server": _read_exit(server) if server else None})
 
 
 def _make_pattern(root: Path) -> bytes:

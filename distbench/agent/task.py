@@ -147,9 +147,7 @@ class RemoteTask:
         self._send_stacks()
         self._send_notes()
         self._send_files()
-        self._send(
-            "exited", code=ended.code, signal=ended.signal, because=ended.because
-        )
+        self._send("exited", **asdict(ended))
 
     def kill(self) -> None:
         """Kill the process, from any thread, and wait for nothing."""

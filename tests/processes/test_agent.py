@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from agent_support import PATH, FolderEngine
 from launch_support import (
@@ -139,6 +140,14 @@ def test_what_a_dying_task_printed_last_is_not_lost(start: Starter) -> None:
     with pytest.raises(TaskFailedError, match="ended with exit code 3") as failure:
         start("one").call("exit", {}, deadline=TIMEOUT_S)
     assert failure.value.log_tails[FIRST].endswith("line 99")
+
+
+def test_a_fork_server_of_a_node_that_dies_is_named(start: Starter) -> None:
+    group = start("one")
+    wait = group.submit("wait", {}, deadline=TIMEOUT_S)
+    psutil.Process(group.pids[FIRST]).parent().kill()
+    with pytest.raises(TaskFailedError, match="its fork server died: it was killed"):
+        wait()
 
 
 def test_what_a_killed_task_took_down_last_is_told(start: Starter) -> None:
