@@ -112,7 +112,12 @@ def check_resources() -> Iterator[Check]:
     yield Check(name="cores", ok=True, found=str(count_cores()))
     memory = psutil.virtual_memory()
     yield _check_space("memory", memory.available, memory.total, _NEEDED_BYTES)
-    folders = {"temporary folder": Path(tempfile.gettempdir())}
+    folders: dict[str, Path] = {}
+    try:
+        folders["temporary folder"] = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        found = f"{error}; set TMPDIR to a folder that you can write to"
+        yield Check(name="temporary folder", ok=False, found=found)
     if Path("/dev/shm").is_dir():
         folders["shared memory"] = Path("/dev/shm")
     for name, folder in folders.items():
@@ -236,7 +241,7 @@ def check_fork_server() -> Iterator[Check]:
     except UnfitError as error:
         found = f"not used, tasks are spawned, which is slower: {error}"
         yield Check(name=name, ok=True, found=found)
-    except (ClusterError, BadInputError) as error:
+    except (ClusterError, BadInputError, OSError) as error:
         yield Check(name=name, ok=False, found=str(error))
     else:
         found = "imports TensorFlow and stays fit to fork"

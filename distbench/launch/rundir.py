@@ -28,7 +28,11 @@ _HEIR_S = 15.0
 
 def tell_unused() -> str:
     """That TMPDIR is passed over, as Python passes over what cannot be written."""
-    wanted, taken = os.environ.get("TMPDIR"), tempfile.gettempdir()
+    wanted = os.environ.get("TMPDIR")
+    try:
+        taken = tempfile.gettempdir()
+    except FileNotFoundError:
+        return ""  # whoever makes a folder is told
     if not wanted or Path(wanted).resolve() == Path(taken).resolve():
         return ""
     return (
@@ -79,8 +83,8 @@ class RunDirectory(Closing):
         Raises:
             ClusterError: No folder can be made there, or tasks would not find it.
         """
-        _check_name(Path(tempfile.gettempdir() if base is None else base))
         try:
+            _check_name(Path(tempfile.gettempdir() if base is None else base))
             self.path = Path(tempfile.mkdtemp(prefix="distbench-", dir=base)).absolute()
         except OSError as error:
             where = f"'{base}'" if base else "the system's temporary folder"

@@ -193,6 +193,17 @@ def test_a_folder_that_cannot_be_written_is_the_machines_fault(tmp_path: Path) -
         RunDirectory(tmp_path / "missing")
 
 
+def test_no_temporary_folder_at_all_is_the_machines_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/no/such"])
+    monkeypatch.setenv("TMPDIR", "/no/such")
+    assert tell_unused() == ""
+    with pytest.raises(ClusterError, match=r"No usable temporary.*Set TMPDIR"):
+        RunDirectory()
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,14 @@ def test_the_doctor_finds_this_machine_fit(monkeypatch: pytest.MonkeyPatch) -> N
         check.name for check in checks
     }
     assert "tensorflow" not in sys.modules
+
+
+def test_the_doctor_finds_no_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/no/such"])
+    (lack,) = (check for check in doctor.check_resources() if not check.ok)
+    assert lack.name == "temporary folder"
+    assert "set TMPDIR" in lack.found
 
 
 def play_versions(monkeypatch: pytest.MonkeyPatch, **versions: str) -> dict[str, str]:
