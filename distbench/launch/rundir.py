@@ -18,9 +18,11 @@ from distbench.launch.closing import Closing
 from distbench.launch.process import start_program
 
 _HEIR = (
-    # Waits for a line or the end of its input. Tasks may still write for a moment then.
+    # Waits for a line or the end of its input. Tasks may still write for a moment then,
+    # and may have left folders that let nothing go.
     'read -r _; n=0; until rm -rf -- "$0" 2>/dev/null; do '
-    "n=$((n + 1)); [ $n -lt 50 ] || exit 1; sleep 0.2; done"
+    "n=$((n + 1)); [ $n -lt 50 ] || exit 1; "
+    'find "$0" -type d ! -perm -700 -exec chmod u+rwx {} ";"; sleep 0.2; done'
 )
 """A shell that removes a folder when its bench is gone, however that came about."""
 _HEIR_S = 15.0

@@ -156,6 +156,32 @@ def test_a_forgotten_run_directory_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_a_task_closed_for_writing_is_removed() -> None:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = _close_as_somebody()
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0) == (child, 0)
+
+
+def _close_as_somebody() -> int:
+    if os.geteuid() == 0:  # it may remove anything
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    directory = RunDirectory(Path("/tmp"))
+    folder = directory.make_folder("kept")
+    (folder / "file").touch()
+    folder.chmod(0o500)
+    begin = time.monotonic()
+    directory.close()
+    is_quick = time.monotonic() - begin < rundir_module._HEIR_S / 2
+    return int(directory.path.exists() or not is_quick)
+
+
 def test_a_fork_of_the_bench_neither_removes_the_folder_nor_delays_it(
     tmp_path: Path,
 ) -> None:
