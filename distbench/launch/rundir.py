@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import shutil
@@ -26,6 +27,8 @@ _HEIR = (
 )
 """A shell that removes a folder when its bench is gone, however that came about."""
 _HEIR_S = 15.0
+_NAME_BYTES = 200
+"""What a file system takes everywhere, with room for what is added; most take 255."""
 
 
 def tell_unused() -> str:
@@ -107,7 +110,11 @@ class RunDirectory(Closing):
     def make_folder(self, name: str) -> Path:
         """A subfolder for the caller's own files, made if it is not there."""
         # It may hold the name of a function, with letters that the system lacks.
-        folder = self.path / name.encode("ascii", "xmlcharrefreplace").decode()
+        plain = name.encode("ascii", "xmlcharrefreplace").decode()
+        if len(plain) > _NAME_BYTES:
+            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+            plain = f"{plain[: _NAME_BYTES - len(digest)]}{digest}"
+        folder = self.path / plain
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 

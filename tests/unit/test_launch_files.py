@@ -139,6 +139,18 @@ def test_a_folder_may_be_named_after_any_function(tmp_path: Path) -> None:
         assert len(set(folders)) == 2
 
 
+@pytest.mark.parametrize("letter", ["x", "優"])
+def test_a_folder_may_be_named_after_a_long_function(
+    tmp_path: Path, letter: str
+) -> None:
+    names = [letter * 250, letter * 250 + "y"]
+    with RunDirectory(tmp_path) as directory:
+        folders = [directory.make_folder(name) for name in names]
+        assert all(folder.is_dir() for folder in folders)
+        assert folders[0] != folders[1]
+        assert directory.make_folder(names[0]) == folders[0]
+
+
 def test_a_place_that_tensorflow_cannot_name_is_refused(tmp_path: Path) -> None:
     """A latin-1 name, or any but ASCII under LC_ALL=C without UTF-8 mode."""
     known = tmp_path / "größe"
