@@ -17,7 +17,7 @@ from pathlib import Path
 
 from distbench.errors import BadInputError, ClusterError
 from distbench.gpus import SHARED_BY, VISIBLE, count_gpus
-from distbench.machine import SERVER_BYTES, TASK_BYTES, count_cores
+from distbench.machine import SERVER_BYTES, TASK_BYTES, count_cores, measure_memory
 
 _NEEDED_BYTES = SERVER_BYTES + 2 * TASK_BYTES
 _FREE_DISK_BYTES = 200 * 2**20
@@ -107,11 +107,8 @@ def check_packages() -> Iterator[Check]:
 
 def check_resources() -> Iterator[Check]:
     """Cores, memory, disk, GPUs."""
-    import psutil
-
     yield Check(name="cores", ok=True, found=str(count_cores()))
-    memory = psutil.virtual_memory()
-    yield _check_space("memory", memory.available, memory.total, _NEEDED_BYTES)
+    yield _check_space("memory", *measure_memory(), _NEEDED_BYTES)
     folders: dict[str, Path] = {}
     try:
         folders["temporary folder"] = Path(tempfile.gettempdir())

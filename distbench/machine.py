@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -81,13 +82,32 @@ def find_current_folder() -> Path:
         ) from None
 
 
-def inspect_machine() -> Machine:
-    """Look at this machine without starting TensorFlow or a CUDA driver."""
+_CGROUP_FILES = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
+"""A container's limit, which the machine's own figures do not show."""
+
+
+def measure_memory() -> tuple[int, int]:
+    """How much memory is free here, and how much there is, in bytes."""
     import psutil
 
+    memory = psutil.virtual_memory()
+    free, total = int(memory.available), int(memory.total)
+    for name in _CGROUP_FILES:
+        # There may be no such group, or one that says "max". What it holds says little:
+        # files that were read once count too.
+        with contextlib.suppress(OSError, ValueError):
+            total = min(total, int(Path(name).read_text()))
+    return min(free, total), total
+
+
+def inspect_machine() -> Machine:
+    """Look at this machine without starting TensorFlow or a CUDA driver."""
     return Machine(
         cores=count_cores(),
-        memory_bytes=int(psutil.virtual_memory().available),
+        memory_bytes=measure_memory()[0],
         gpus=count_gpus() * count_sharers(),
     )
 

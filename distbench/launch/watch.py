@@ -5,7 +5,6 @@ A look costs some reads of `/proc` for each task, several times in a second.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Protocol
 import psutil
 
 from distbench.launch.member import Member, Trouble
+from distbench.machine import measure_memory
 
 LOOK_S = 0.25
 """Between two looks. Stopped is who is found so twice: a debugger stops a process for
@@ -172,22 +172,8 @@ def look_at(pid: int) -> Look | None:
 
 def measure_room() -> int:
     """How much memory tasks may take: most of what is free, in bytes."""
-    memory = psutil.virtual_memory()
-    total, free = int(memory.total), int(memory.available)
-    for name in _CGROUP_FILES:
-        # There may be no such group, or one that says "max". What it holds says little:
-        # files that were read once count too.
-        with contextlib.suppress(OSError, ValueError):
-            total = min(total, int(Path(name).read_text()))
-    free = min(free, total)
+    free, total = measure_memory()
     return max(free - int(_SPARE * total), free // 2)
-
-
-_CGROUP_FILES = (
-    "/sys/fs/cgroup/memory.max",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-)
-"""A container's limit, which the machine's own figures do not show."""
 
 
 def cut_log(path: Path) -> None:

@@ -14,7 +14,9 @@ import pytest
 from played_gpus import play_driver, show_gpus
 
 from distbench import doctor
+from distbench import machine as machine_module
 from distbench.cluster import ClusterSpec
+from distbench.launch.watch import measure_room
 from distbench.machine import Machine, describe_machine, inspect_machine
 
 SMALL = Machine(cores=2, memory_bytes=2 * 2**30, gpus=1)
@@ -74,6 +76,20 @@ def test_this_machine_has_cores_and_memory() -> None:
     machine = inspect_machine()
     assert machine.cores >= 1
     assert machine.memory_bytes > 0
+
+
+def test_what_a_container_may_take_is_all_that_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(f"{256 * 2**20}\n")
+    monkeypatch.setattr(machine_module, "_CGROUP_FILES", (str(limit), "/no/such"))
+    assert inspect_machine().memory_bytes == 256 * 2**20
+    assert measure_room() < 256 * 2**20
+    checks = {check.name: check for check in doctor.check_resources()}
+    assert checks["memory"].found.startswith("0.2 GiB free of 0.2 GiB; need")
+    limit.write_text("max\n")
+    assert inspect_machine().memory_bytes > 256 * 2**20
 
 
 def test_the_doctor_finds_this_machine_fit(monkeypatch: pytest.MonkeyPatch) -> None:
