@@ -11,6 +11,7 @@ from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
 from distbench.observe import Launch
+from distbench.observe.launching import OPEN_S
 from distbench.options import CheckOptions
 
 _COMPILES = "TF_FUNCTION_JIT_COMPILE_DEFAULT"
@@ -49,6 +50,7 @@ def make_launch(
         jit=options.jit,
         sharers=options.jobs,
         patience=options.patience,
+        open_s=max(OPEN_S, options.deadline_s),
         spares=spares,
         memory_gib=options.memory_gib,
         start=options.start,  # type: ignore[arg-type]  # validated by the options

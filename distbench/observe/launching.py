@@ -39,8 +39,8 @@ ONE = ClusterSpec(kind="one", device="cpu")
 _GIB = 1 << 30
 _LEGACY = "TF_USE_LEGACY_KERAS"
 OPEN_S = 60.0
-"""Deadline of what only opens a task, where no scenario has one: importing, starting
-devices and servers."""
+"""What a task has at least to open, where no scenario has a deadline: for importing,
+starting devices and servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,7 @@ class Launch:
             memory that the machine can spare.
         patience: As many times as long as it says a scenario may take where its tasks
             compute; see `Deadline`.
+        open_s: Deadline of what only opens a task, where no scenario has one.
         halt: Ends whoever waits for a cluster.
         spares: Has tasks of this machine that were started before; None starts them
             when wanted.
@@ -79,6 +80,7 @@ class Launch:
     engine: Engine = field(default_factory=LocalEngine)
     sharers: int = 1
     patience: float = 1.0
+    open_s: float = OPEN_S
     halt: Halt = field(default_factory=Halt)
     spares: Spares | None = None
 
@@ -143,7 +145,7 @@ class Launch:
             waiting = replace(
                 opening,
                 payload={**opening.payload, "ahead": True},
-                deadline=OPEN_S,
+                deadline=self.open_s,
             )
             spare = self.spares.take(
                 (
@@ -168,7 +170,8 @@ class Launch:
 
 def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:
     """A single-device task, for what is asked of one device."""
-    opening = Job(name="open", payload=_tell_runtime(seed, jit), deadline=OPEN_S)
+    payload = _tell_runtime(seed, jit)
+    opening = Job(name="open", payload=payload, deadline=launch.open_s)
     return launch.start_cluster(ONE, opening)
 
 

@@ -15,7 +15,13 @@ from distbench.launch.engine import Engine, Places, Request, Room
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
 from distbench.machine import Machine
-from distbench.observe.launching import ONE, Launch, make_opening
+from distbench.observe.launching import (
+    ONE,
+    OPEN_S,
+    Launch,
+    make_opening,
+    start_one,
+)
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 
@@ -28,6 +34,22 @@ def test_options_come_through(tmp_path: Path) -> None:
         launch = make_launch(directory, options)
     assert (launch.keras, launch.jit, launch.sharers) == ("legacy", True, 3)
     assert launch.memory_gib == 0.5
+
+
+@pytest.mark.parametrize(("timeout_s", "open_s"), [(5.0, OPEN_S), (300.0, 300.0)])
+def test_who_waits_longer_for_a_scenario_waits_for_one_device_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float, open_s: float
+) -> None:
+    # Importing TensorFlow is a part of it where tasks are spawned.
+    jobs = []
+    monkeypatch.setattr(
+        "distbench.observe.launching.start_group",
+        lambda *_, first, **others: jobs.append(first),
+    )
+    with RunDirectory(tmp_path) as directory:
+        launch = make_launch(directory, CheckOptions(timeout_s=timeout_s))
+        start_one(launch, 1, None)
+    assert [job.deadline for job in jobs] == [open_s]
 
 
 @pytest.mark.parametrize("value", ["1", "TRUE"])
