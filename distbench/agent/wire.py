@@ -30,18 +30,20 @@ from distbench.launch.channel import Message
 GREETING_S = 10.0
 """How long either side may take to prove itself."""
 GONE_S = 7
-"""After so many seconds without a sign of the other's machine it counts as gone.
+"""After so many seconds without a sign of an agent's machine it counts as gone.
 
-The kernels exchange the signs, so a process that is busy or stopped gives them too.
+The kernels exchange the signs, so a process that is busy gives them too, and one that
+is stopped as long as what is sent to it has room.
 """
-_SEND_S = 30
+SEND_S = 30
+"""How long nothing may be read of what is sent. A bench that is stopped (Ctrl-Z) reads
+nothing, so an agent counts its machine as gone after that time as well."""
 _IDENTITY_BYTES = 64
 
 _SIGNS = {
     "TCP_KEEPIDLE": 2,
     "TCP_KEEPINTVL": 1,
     "TCP_KEEPCNT": GONE_S - 2,
-    "TCP_USER_TIMEOUT": GONE_S * 1000,
 }
 _TIMEVAL = struct.Struct("ll")
 _SIZE = struct.Struct("!I")
@@ -75,7 +77,7 @@ class Wire:
             except BlockingIOError as error:
                 # Half a frame may have gone: nothing can follow it.
                 self.close()
-                raise ConnectionError(f"nothing was read for {_SEND_S} s") from error
+                raise ConnectionError(f"nothing was read for {SEND_S} s") from error
 
     def receive(self) -> tuple[Message, bytes]:
         """Wait for a frame: its header and its bytes.
@@ -102,7 +104,7 @@ def greet_bench(sock: socket.socket, identity: str, key: bytes) -> Wire:
     Raises:
         ConnectionError: The other side is not the bench, or gone.
     """
-    with _greeting(sock) as connection:
+    with _greeting(sock, SEND_S) as connection:
         connection.send_bytes(identity.encode())
         answer_challenge(connection, key)
         deliver_challenge(connection, key)
@@ -121,7 +123,7 @@ def greet_agent(
     Raises:
         ConnectionError: The other side is no agent that was expected, or gone.
     """
-    with _greeting(sock) as connection:
+    with _greeting(sock, GONE_S) as connection:
         identity = connection.recv_bytes(_IDENTITY_BYTES).decode("ascii")
         key = take_key(identity)
         if key is None:
@@ -132,15 +134,21 @@ def greet_agent(
 
 
 @contextlib.contextmanager
-def _greeting(sock: socket.socket) -> Iterator[Connection]:
-    """A connection with a deadline for the greeting, and none for what follows."""
+def _greeting(sock: socket.socket, gone_s: int) -> Iterator[Connection]:
+    """A connection with a deadline for the greeting, and none for what follows.
+
+    Args:
+        sock: The socket.
+        gone_s: How long the other's machine may acknowledge nothing that is sent, nor
+            have room for it.
+    """
     sock.setblocking(True)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _SIGNS.items():
+    for name, value in {**_SIGNS, "TCP_USER_TIMEOUT": gone_s * 1000}.items():
         if hasattr(socket, name):  # macOS lacks some
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(_SEND_S, 0))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(SEND_S, 0))
     _limit_receiving(sock, GREETING_S)
     # A descriptor of its own: either side closes what it opened.
     connection = Connection(os.dup(sock.fileno()))

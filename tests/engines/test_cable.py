@@ -13,7 +13,7 @@ import pytest
 from agent_support import FolderEngine
 from launch_support import FIRST, TIMEOUT_S, is_gone_soon, open_starter
 
-from distbench.agent.wire import GONE_S
+from distbench.agent.wire import GONE_S, SEND_S
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
 
@@ -65,4 +65,4 @@ def test_a_machine_that_goes_silent_is_lost_and_ends_what_it_runs(
         with lost as failure:
             wait()
     assert failure.value.kind == "died"
-    assert is_gone_soon(seen["pid"])
+    assert is_gone_soon(seen["pid"], within_s=2 * SEND_S)

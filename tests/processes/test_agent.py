@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -322,6 +323,23 @@ def test_a_ticket_lets_in_once(door: Door) -> None:
             assert arrived.receive() == ({"tell": "hello"}, b"body")
         with pytest.raises(ConnectionError), knock(ticket):
             pass
+
+
+def test_a_bench_that_reads_nothing_for_a_while_is_not_gone(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-Z stops it, and what nodes say fills all that the kernels keep of it."""
+    monkeypatch.setattr(wire, "GONE_S", 1)
+    monkeypatch.setattr(wire, "SEND_S", 20)
+    ticket, large = door.issue(), bytes(1 << 26)
+    with knock(ticket) as ours:
+        sends = threading.Thread(target=ours.send, args=({"tell": "log"}, large))
+        sends.start()
+        _, arrived = door.arrived.get(timeout=TIMEOUT_S)
+        with contextlib.closing(arrived):
+            time.sleep(4)
+            assert arrived.receive() == ({"tell": "log"}, large)
+        sends.join()
 
 
 def test_a_wrong_key_lets_nobody_in(door: Door) -> None:
