@@ -38,13 +38,15 @@ def list_gpus(devices: Path = Path("/dev")) -> tuple[str, ...]:
     visible = os.environ.get(VISIBLE)
     if visible is None:
         return tuple(map(str, range(present)))
-    names = [name.strip() for name in visible.split(",")]
-    # CUDA stops at the first name that it does not know.
-    count = next(
-        (i for i, name in enumerate(names) if not name or name.startswith("-")),
-        len(names),
-    )
-    return tuple(names[: min(present, count)])
+    shown: dict[str, None] = {}
+    for name in map(str.strip, visible.split(",")):
+        # CUDA stops at the first name that it does not know.
+        if name in shown or not name or name.startswith("-"):
+            break
+        if name.isdecimal() and int(name) >= present:
+            break
+        shown[name] = None
+    return tuple(shown)[:present]
 
 
 def count_sharers() -> int:
@@ -64,8 +66,8 @@ def count_sharers() -> int:
 
 def list_models() -> list[str]:
     """What kinds of GPU TensorFlow would see."""
-    count = count_gpus()
-    return [*(_ask_for_models() or []), *["GPU"] * count][:count]
+    listed = _ask_for_gpus() or []
+    return [_find_model(name, listed) for name in list_gpus()]
 
 
 def assign_gpus(spec: ClusterSpec, task: Task, gpus: tuple[str, ...]) -> dict[str, str]:
@@ -85,15 +87,22 @@ def assign_gpus(spec: ClusterSpec, task: Task, gpus: tuple[str, ...]) -> dict[st
     return {VISIBLE: ",".join(own) or "-1", _GROWTH: os.environ.get(_GROWTH, "true")}
 
 
+def _find_model(name: str, listed: list[tuple[str, str]]) -> str:
+    """The kind of a GPU, by its number or by how its UUID begins."""
+    if name.isdecimal():
+        return dict(enumerate(model for model, _ in listed)).get(int(name), "GPU")
+    return next((model for model, uuid in listed if uuid.startswith(name)), "GPU")
+
+
 def _count_present(devices: Path) -> int:
-    listed = _ask_for_models()
+    listed = _ask_for_gpus()
     if listed is not None:
         return len(listed)
     return sum(path.name[6:].isdigit() for path in devices.glob("nvidia*"))
 
 
-def _ask_for_models() -> list[str] | None:
-    """Names of all GPUs; None where nobody can be asked."""
+def _ask_for_gpus() -> list[tuple[str, str]] | None:
+    """Model and UUID of all GPUs; None where nobody can be asked."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
@@ -103,4 +112,6 @@ def _ask_for_models() -> list[str] | None:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None  # a broken driver: the device files say more
-    return re.findall(r"^GPU (?:\d+: )?(.*?)(?: \(UUID.*)?$", listed, re.MULTILINE)
+    return re.findall(
+        r"^GPU (?:\d+: )?(.*?)(?: \(UUID: (.*)\))?$", listed, re.MULTILINE
+    )

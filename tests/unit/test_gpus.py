@@ -9,7 +9,14 @@ from played_gpus import play_driver, show_gpus
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
-from distbench.gpus import SHARED_BY, assign_gpus, count_gpus, count_sharers, list_gpus
+from distbench.gpus import (
+    SHARED_BY,
+    assign_gpus,
+    count_gpus,
+    count_sharers,
+    list_gpus,
+    list_models,
+)
 
 
 def play_devices(
@@ -62,7 +69,10 @@ def test_nvidia_smi_is_asked_first(
     ("visible", "names"),
     [
         (None, ("0", "1")),
-        ("5,3", ("5", "3")),
+        ("1,0", ("1", "0")),
+        ("1,2", ("1",)),
+        ("7", ()),
+        ("0,0", ("0",)),
         ("GPU-8c1a, GPU-77", ("GPU-8c1a", "GPU-77")),
     ],
     ids=str,
@@ -75,6 +85,23 @@ def test_gpus_are_called_what_cuda_calls_them(
 ) -> None:
     play_devices(tmp_path, monkeypatch, ("nvidia0", "nvidia1"), visible)
     assert list_gpus(tmp_path) == names
+
+
+@pytest.mark.parametrize(
+    ("visible", "models"),
+    [(None, ["A", "B"]), ("1", ["B"]), ("1,0", ["B", "A"]), ("GPU-b", ["B"])],
+)
+def test_models_are_those_of_the_gpus_that_cuda_shows(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    visible: str | None,
+    models: list[str],
+) -> None:
+    play_driver(
+        tmp_path, "echo 'GPU 0: A (UUID: GPU-a1)'; echo 'GPU 1: B (UUID: GPU-b1)'"
+    )
+    show_gpus(monkeypatch, str(tmp_path), visible)
+    assert list_models() == models
 
 
 def assign(spec: str, gpus: tuple[str, ...]) -> list[str]:
