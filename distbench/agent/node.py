@@ -64,8 +64,10 @@ def run_agent(ticket: Ticket) -> NoReturn:
 
 def _take_gpus(own: Sequence[int]) -> None:
     """Leave the GPUs of others alone."""
-    visible = os.environ.get(VISIBLE, "").split(",")
-    os.environ[VISIBLE] = ",".join(visible[number] for number in own)
+    visible = os.environ.get(VISIBLE)
+    names = None if visible is None else visible.split(",")
+    # Where all are shown they go by their numbers.
+    os.environ[VISIBLE] = ",".join(names[n] if names else str(n) for n in own)
 
 
 class Agent:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from played_gpus import play_driver, show_gpus
 
+from distbench.agent.node import _take_gpus
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
 from distbench.gpus import (
     SHARED_BY,
+    VISIBLE,
     assign_gpus,
     count_gpus,
     count_sharers,
@@ -102,6 +105,18 @@ def test_models_are_those_of_the_gpus_that_cuda_shows(
     )
     show_gpus(monkeypatch, str(tmp_path), visible)
     assert list_models() == models
+
+
+@pytest.mark.parametrize(("visible", "own"), [("4,6,7", "6,7"), (None, "1,2")])
+def test_an_agent_leaves_the_gpus_of_others_alone(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, own: str
+) -> None:
+    show_gpus(monkeypatch, "", visible)
+    monkeypatch.setenv(VISIBLE, os.environ.get(VISIBLE, ""))  # put back in the end
+    if visible is None:
+        monkeypatch.delenv(VISIBLE)
+    _take_gpus((1, 2))
+    assert os.environ[VISIBLE] == own
 
 
 def assign(spec: str, gpus: tuple[str, ...]) -> list[str]:
