@@ -32,13 +32,14 @@ from distbench.engines.slurm_job import (
     end_command,
     make_environment,
 )
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError, ClusterError, shorten
 from distbench.launch.bootstrap import die_with_parent
 from distbench.launch.engine import Demand, Room
 from distbench.launch.tf_config import LOOPBACK
 from distbench.machine import Machine
 
 _COMMANDS = ("salloc", "srun", "scontrol")
+_TOLD = 400
 
 
 @contextmanager
@@ -233,16 +234,27 @@ def count_places(gpus_per_task: int) -> int:
 
 
 def list_nodes(job: str) -> list[Node]:
-    """The nodes of a job."""
+    """The nodes of a job.
+
+    Raises:
+        ClusterError: Slurm does not say what the job has of them.
+    """
     shares = ask_slurm("scontrol", "show", "job", "--details", "--oneliner", job)
-    share = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) .*?GRES=(\S*)")
+    share = re.compile(r" Nodes=(\S+) CPU_IDs=([\d,-]+) .*?GRES=(\S*)")
+    found = share.findall(shares)
+    if not found:
+        raise ClusterError(
+            f"Slurm does not tell which processors of which nodes job {job} has. "
+            "Expected 'Nodes=... CPU_IDs=...' from 'scontrol show job --details'. "
+            f"Received: {shorten(shares.strip(), _TOLD)}"
+        )
     return [
         _describe_node(
             name,
             cpus=_count_cpus(cpus),
             gpus=_count_gpus(gres),
         )
-        for names, cpus, gres in share.findall(shares)
+        for names, cpus, gres in found
         for name in ask_slurm("scontrol", "show", "hostnames", names).split()
     ]
 

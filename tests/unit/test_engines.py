@@ -10,7 +10,7 @@ import pytest
 
 from distbench.cluster import ClusterSpec
 from distbench.engines import make_demand, open_engine, ray, slurm
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, ClusterError
 from distbench.launch.engine import Demand
 from distbench.launch.local import LocalEngine
 from distbench.options import ENGINES
@@ -185,3 +185,14 @@ def test_the_nodes_of_a_job_come_with_the_gpus_that_belong_to_it(
     ]
     assert [n.cpus for n in nodes] == [2, 2, 1]
     assert {n.memory_bytes for n in nodes} == {4000 << 20}
+
+
+@pytest.mark.parametrize(
+    "said", ["JobId=7 JobState=PENDING", _JOB.split("   ")[0] + " Nodes=n1 CPU_IDs= "]
+)
+def test_a_job_whose_nodes_are_not_told_is_no_job_without_gpus(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    monkeypatch.setattr(slurm, "ask_slurm", lambda *_: said)
+    with pytest.raises(ClusterError, match=r"job 7 has\. .*Received: JobId=7"):
+        slurm.list_nodes("7")
