@@ -70,11 +70,15 @@ class ClusterSpec:
             and self.device == "cpu"
             and self.replicas_per_worker > 1
         ):
+            meant = [dataclasses.replace(self, device="gpu")]
+            count = self.workers * self.replicas_per_worker  # of 'all' it is 'all'
+            if count <= _MOST:
+                one = dataclasses.replace(self, workers=count, replicas_per_worker=1)
+                meant.insert(0, one)
             raise BadInputError(
                 f"Cluster spec '{self}': MultiWorkerMirroredStrategy gives a CPU "
                 f"worker one device, so several replicas per worker need GPUs. "
-                f"Use 'mwms:{self.workers * self.replicas_per_worker}@cpu' or "
-                f"'mwms:{self.workers}x{self.replicas_per_worker}@gpu'."
+                f"Use {' or '.join(map(repr, map(str, meant)))}."
             )
 
     @classmethod

@@ -79,6 +79,24 @@ def test_a_number_that_cannot_be_is_told_by_itself(
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("mwms:2x3@cpu", ["mwms:6@cpu", "mwms:2x3@gpu"]),
+        ("mwms:allx2@cpu", ["mwms:all@cpu", "mwms:allx2@gpu"]),
+        ("mwms:9999x2@cpu", ["mwms:9999x2@gpu"]),
+    ],
+)
+def test_what_cpus_cannot_do_is_told_with_what_can_be_typed(
+    text: str, meant: list[str]
+) -> None:
+    with pytest.raises(BadInputError, match="need GPUs") as refused:
+        ClusterSpec.parse(text)
+    used = str(refused.value).partition(" Use ")[2]
+    assert used == " or ".join(f"'{spec}'" for spec in meant) + "."
+    assert [str(ClusterSpec.parse(spec)) for spec in meant] == meant
+
+
+@pytest.mark.parametrize(
     ("text", "nearest"),
     [
         ("mwms:2X2@GPU", "mwms:2x2@gpu"),
