@@ -266,6 +266,11 @@ class Group:
                 return
             if is_late:
                 stacks = ask_for_stacks(everyone)()
+                self._events.pump(0.0)
+                # What a task raised meanwhile says more than that it is late. One that
+                # stood still on purpose has been woken for its stacks.
+                if any(m.raised_itself for m in everyone) and not self.injury:
+                    raise self._blame(job, tasks)
                 self._ask_to_give_up(waiting)
                 raise make_timeout(
                     self._name, job, str(turn), everyone, waiting, stacks

@@ -88,6 +88,12 @@ class Member:
         return (self.failure or {}).get("kind") == "peer"
 
     @property
+    def raised_itself(self) -> bool:
+        """Whether it raised something that has to do with no other task."""
+        is_own = not self.lost_peer and self.collective is None
+        return self.failure is not None and is_own
+
+    @property
     def peer(self) -> str | None:
         """The task that it could not reach any more, as text, if it named one."""
         return (self.failure or {}).get("peer") if self.lost_peer else None

@@ -48,7 +48,7 @@ def test_without_patience_nothing_is_excused() -> None:
 @pytest.mark.parametrize(
     ("share", "least", "most", "words"),
     [
-        (0.5, 60.0, 64.0, r"deadline of 20 s, besides \d+(\.\d+)? s in which tasks"),
+        (0.5, 60.0, 65.0, r"deadline of 20 s, besides \d+(\.\d+)? s in which tasks"),
         (0.01, 20.0, 24.0, r"deadline of 20 s, of which 19.9 s were left"),
     ],
     ids=["computes", "stands-still"],

@@ -189,6 +189,21 @@ def test_at_the_deadline_who_waits_for_others_is_not_to_blame(
     assert e.value.others == {FIRST: "waited in collective 7"}
 
 
+def test_who_raises_as_the_deadline_passes_is_told_with_what_it_raised(
+    make_scripted: Maker,
+) -> None:
+    class Late(ScriptedProcess):
+        def send_signal(self, number: signal.Signals) -> None:
+            super().send_signal(number)
+            if number == signal.SIGUSR1:  # the deadline has passed
+                self.say(**{**COMPLAINT, "exception": "KeyError", "kind": "subject"})
+
+    group = make_scripted(make_waiting(), Late(None), clock=tick(0.1))
+    with pytest.raises(TaskFailedError, match=r"worker-1 .* KeyError") as caught:
+        group.call("train", {}, deadline=5.0)
+    assert (caught.value.kind, caught.value.task) == ("subject", SECOND)
+
+
 def test_a_failed_collective_has_the_others_say_where_they_wait(
     make_scripted: Maker,
 ) -> None:
