@@ -218,10 +218,11 @@ def _try_listening() -> str:
 
 
 def check_fork_server() -> Iterator[Check]:
-    """Whether TensorFlow can be imported once and tasks forked from it."""
+    """Whether all that tasks import can be imported once and tasks forked from it."""
     from distbench.launch.forkclient import UnfitError
     from distbench.launch.servers import get_fork_server
     from distbench.launch.surroundings import choose_start
+    from distbench.observe.launching import PRELOADS
 
     name = "fork server"
     if find_spec("tensorflow") is None:
@@ -234,7 +235,7 @@ def check_fork_server() -> Iterator[Check]:
             found = "not used on this system; tasks are spawned, which is slower"
             yield Check(name=name, ok=True, found=found)
             return
-        get_fork_server(("tensorflow",), {}).wait_ready()
+        get_fork_server(PRELOADS, {}).wait_ready()
     except UnfitError as error:
         found = f"not used, tasks are spawned, which is slower: {error}"
         yield Check(name=name, ok=True, found=found)

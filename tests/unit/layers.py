@@ -345,7 +345,7 @@ ALLOWED: dict[str, set[str]] = {
         "pickling",
         "typed",
     },
-    "doctor": {"errors", "gpus", "machine", "launch"},
+    "doctor": {"errors", "gpus", "machine", "launch", "observe"},
     # Catalogues of what users write: read without TensorFlow, run in tasks alone.
     "samples": set(),
     "faults": {"errors", "cluster", "split", "codes", "trace", "samples", "unusual"},

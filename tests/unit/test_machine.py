@@ -16,8 +16,10 @@ from played_gpus import play_driver, show_gpus
 from distbench import doctor
 from distbench import machine as machine_module
 from distbench.cluster import ClusterSpec
+from distbench.errors import ClusterError
 from distbench.launch.watch import measure_room
 from distbench.machine import Machine, describe_machine, inspect_machine
+from distbench.observe.launching import PRELOADS
 
 SMALL = Machine(cores=2, memory_bytes=2 * 2**30, gpus=1)
 
@@ -195,6 +197,21 @@ def test_a_fork_server_without_tensorflow_is_not_fit(
     assert "is not installed" in check.found
     monkeypatch.setattr(doctor, "count_gpus", lambda: 1)
     assert list(doctor.check_found_gpus()) == []
+
+
+def test_the_fork_server_is_tried_with_all_that_tasks_import(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[tuple[str, ...]] = []
+
+    def refuse(preload: tuple[str, ...], _: object) -> None:
+        tried.append(preload)
+        raise ClusterError("seen")
+
+    monkeypatch.setattr("distbench.launch.servers.get_fork_server", refuse)
+    monkeypatch.setattr(doctor, "find_spec", lambda _: True)
+    [check] = doctor.check_fork_server()
+    assert (check.found, tried) == ("seen", [PRELOADS])
 
 
 def test_ports_that_are_forbidden_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
