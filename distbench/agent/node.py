@@ -99,8 +99,9 @@ class Agent:
         try:
             while True:
                 for key, _ in self._selector.select(LOOK_S):
-                    # What was done before may have ended what this is about.
-                    if key.fileobj in self._selector.get_map():
+                    # What was done before may have ended what this is about. It has
+                    # no descriptor then, and asking by it would raise.
+                    if self._selector.get_map().get(key.fd) == key:
                         key.data()
                 if self._task is not None:
                     self._task.look()
@@ -195,8 +196,8 @@ class Agent:
     def _find_server(self) -> ForkServer | None:
         order = self._prepared
         if self._server is not None:
-            # By its number: it may have died, and have none any more.
-            with contextlib.suppress(KeyError):
+            # It may have died, and have no number any more.
+            with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(self._server)
         server = find_server(
             tuple(order["preload"]),
