@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import linecache
 import os
+import site
 import sys
 import sysconfig
 from collections import ChainMap
@@ -21,9 +22,21 @@ _LOCKS = Locks()
 _CELLS: set[str] = set()
 """Names of files whose lines came with the functions that stand in them."""
 
+PACKAGES = tuple(
+    {
+        *(sysconfig.get_path(kind) for kind in ("purelib", "platlib")),
+        # Of the system too, where an environment sees it, and of 'pip install --user'.
+        *site.getsitepackages(),
+        *filter(None, [site.getusersitepackages()]),
+    }
+)
+"""The folders of installed packages."""
 _INSTALLED = tuple(
-    os.path.join(sysconfig.get_path(kind), "")  # noqa: PTH118  # its end counts
-    for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+    os.path.join(folder, "")  # noqa: PTH118  # its end counts
+    for folder in (
+        *(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib")),
+        *PACKAGES,
+    )
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import pickle
+import site
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ import cloudpickle
 import pytest
 
 from distbench import pickling
-from distbench.pickling import is_cell, pickle_by_value
+from distbench.pickling import is_cell, is_installed, pickle_by_value
 
 
 def test_functions_within_functions_keep_their_file() -> None:
@@ -72,6 +73,13 @@ def test_lines_of_a_file_stay_where_they_are() -> None:
     assert b"test_lines_of_a_file_stay_where_they_are() ->" not in data
     pickle.loads(data)
     assert not is_cell(__file__)
+
+
+@pytest.mark.parametrize(
+    "folder", [*site.getsitepackages(), site.getusersitepackages()]
+)
+def test_packages_are_no_code_of_the_users(folder: str) -> None:
+    assert is_installed(f"{folder}/package/module.py")
 
 
 class Slow:

@@ -19,9 +19,10 @@ from distbench.errors import (
     find_advice,
     read_message,
 )
+from distbench.pickling import PACKAGES
 from distbench.worker.process.collectives import find_wait
 from distbench.worker.process.lifting import list_making_frames
-from distbench.worker.process.sources import PACKAGES, is_foreign, is_own_file
+from distbench.worker.process.sources import is_foreign, is_own_file
 
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
 _OWN = os.path.join(Path(distbench.__file__).parent, "")  # noqa: PTH118  # as above

@@ -9,10 +9,8 @@ import importlib.util
 import os
 import sysconfig
 
-from distbench.pickling import is_cell, is_installed
+from distbench.pickling import PACKAGES, is_cell, is_installed
 
-PACKAGES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-"""The folders of installed packages."""
 _LIBRARY = os.path.join(sysconfig.get_path("stdlib"), "")  # noqa: PTH118  # likewise
 _FRAMEWORKS = {
     name: tuple(
