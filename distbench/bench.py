@@ -65,9 +65,10 @@ class Bench:
     ) -> Mapping[tuple[str, int], Any]:
         """Run a function on every task of a cluster; see `distbench.run`."""
         from distbench.call import run
+        from distbench.limits import UNASKED_S
 
         if timeout_s is None:
-            timeout_s = self._settings.get("timeout_s", 120.0)
+            timeout_s = self._settings.get("timeout_s", UNASKED_S)
         return run(
             function,
             cluster,

@@ -90,7 +90,8 @@ def run(
     check_kind("spares", spares, Spares, SPARES)
     seed = as_declared("seed", seed, int)
     check_seed(seed)
-    check_memory(as_declared("memory_gib", memory_gib, float | None))
+    memory_gib = as_declared("memory_gib", memory_gib, float | None)
+    check_memory(memory_gib)
     wanted = ClusterSpec.parse(as_declared("cluster", cluster, str))
     injected = tuple(Fault.parse(str(fault)) for fault in list_given(faults))
     with (

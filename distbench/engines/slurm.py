@@ -298,12 +298,12 @@ def find_address(name: str) -> str:
 
 def choose_host(peers: Iterable[str]) -> str:
     """The bench's address for its peers: one that other hosts reach, if it has one."""
-    hosts = [find_own_address(peer) for peer in peers if peer]
+    hosts = [find_address_towards(peer) for peer in peers if peer]
     outer = [h for h in hosts if not ipaddress.ip_address(h).is_loopback]
     return [*outer, *hosts, LOOPBACK][0]
 
 
-def find_own_address(peer: str) -> str:
+def find_address_towards(peer: str) -> str:
     """The address of the interface that leads to a peer; sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect((peer, 9))

@@ -128,7 +128,7 @@ class BenchChannel:
             except BlockingIOError:
                 break
             except ConnectionResetError:
-                # The task died with messages unread; what it had sent is lost.
+                # The task died with messages unread; what it had sent came first.
                 chunk = b""
             self._partial += chunk
             self.at_eof = not chunk

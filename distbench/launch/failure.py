@@ -32,8 +32,8 @@ class TaskFailedError(ClusterError):
     Attributes:
         task: The task that is to blame.
         cluster: The cluster that it is of, by its spec; a scenario may have two.
-        kind: What the task's `classify` said (`subject`, `input`, `refused`, `port`,
-            `bench`, `observer` for the bench's code amid the subject's, `peer` where a
+        kind: What the task's `classify` said (`subject`, `input`, `port`, `bench`,
+            `observer` for the bench's code amid the subject's, `peer` where a
             peer was gone, `collective`), `died` where the process ended, `stopped`,
             `memory`, `injected` where it was hurt on purpose, or `timeout`.
         exception: Name of the exception's type, or `""`.

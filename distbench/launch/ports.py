@@ -13,9 +13,9 @@ import portpicker
 
 from distbench.errors import ClusterError
 from distbench.launch.closing import Closing
+from distbench.launch.tf_config import LOOPBACK
 
 _ATTEMPTS_PER_PORT = 50
-_LOOPBACK = "127.0.0.1"
 
 
 class PortLease(Closing):
@@ -53,8 +53,9 @@ def lease_ports(count: int) -> PortLease:
         else:
             if count:
                 raise ClusterError(
-                    f"There are not enough free ports on 127.0.0.1. Expected: {count}. "
-                    f"Received: {len(locks)}. Close other servers or use fewer tasks."
+                    f"There are not enough free ports on {LOOPBACK}. Expected: "
+                    f"{count}. Received: {len(locks)}. Close other servers or use "
+                    "fewer tasks."
                 )
     except BaseException:
         PortLease(locks).close()
@@ -75,10 +76,10 @@ def _check_loopback() -> None:
     """Fail at once where servers could bind, and nobody would ever reach them."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
-            sock.connect((_LOOPBACK, 1))  # looks for the way, and sends nothing
+            sock.connect((LOOPBACK, 1))  # looks for the way, and sends nothing
         except OSError as error:
             raise ClusterError(
-                f"There is no way to {_LOOPBACK}: {error}. Tasks of this machine talk "
+                f"There is no way to {LOOPBACK}: {error}. Tasks of this machine talk "
                 "over its loopback interface: bring it up ('ip link set lo up')."
             ) from error
 
@@ -102,7 +103,7 @@ def _bind(port: int, kind: socket.SocketKind) -> socket.socket | None:
     # No SO_REUSEADDR or SO_REUSEPORT: they would let two have it.
     sock = socket.socket(socket.AF_INET, kind)
     try:
-        sock.bind((_LOOPBACK, port))
+        sock.bind((LOOPBACK, port))
     except OSError:
         sock.close()
         return None

@@ -13,15 +13,11 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from distbench.cluster import Task
 from distbench.errors import find_advice, read_message, shorten, shorten_lines
 from distbench.launch.channel import Message, TaskChannel, encode_message
-
-FailureKind = Literal[
-    "subject", "input", "port", "peer", "collective", "bench", "observer"
-]
 
 _MESSAGE_LENGTH = 1 << 12
 _TRACE_LENGTH = 1 << 16

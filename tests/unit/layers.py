@@ -375,7 +375,7 @@ ALLOWED: dict[str, set[str]] = {
         "unusual",
         "verdict.document",
     },
-    "bench": {"api", "call", "fault", "verdict", "verdict.handed"},
+    "bench": {"api", "call", "fault", "limits", "verdict", "verdict.handed"},
     "pytest_plugin": {
         *_TOP,
         "bench",

@@ -150,7 +150,7 @@ def test_the_bench_has_an_address_that_other_nodes_reach(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = {"127.0.0.11": "127.0.0.1", "10.0.0.2": "10.0.0.1"}
-    monkeypatch.setattr(slurm, "find_own_address", own.__getitem__)
+    monkeypatch.setattr(slurm, "find_address_towards", own.__getitem__)
     assert slurm.choose_host(["", "127.0.0.11", "10.0.0.2"]) == "10.0.0.1"
     assert slurm.choose_host(["127.0.0.11"]) == slurm.choose_host([""]) == "127.0.0.1"
 
