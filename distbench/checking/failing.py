@@ -100,12 +100,13 @@ class Failing:
         control = self._controls.run(scenario, spec, seen.control)
         alike = control is not None and are_alike(control.failure, failure)
         # A program may do what its control does not: there the type must tell.
+        device = spec.device or "cpu"
+        compiled = tell_compiled(item.scenario.jit, device, seen.environment)
         is_known = alike or failure.exception == "NotImplementedError"
         if is_known and is_deliberate(failure.traceback):
             who = "" if spec == item.spec else f"'{spec}', which trains before: "
             words = [f"{who}{failure.exception}: {failure.message}"]
-            device = spec.device or "cpu"
-            words.append(tell_compiled(item.scenario.jit, device, seen.environment))
+            words.append(compiled)
             yield from end_uncompared(
                 item,
                 tiers,
@@ -115,7 +116,7 @@ class Failing:
             )
             return
         origin: Literal["subject", "framework"] = "framework" if alike else "subject"
-        finding = _make_raises(spec, failure, origin)
+        finding = _make_raises(spec, failure, origin, compiled)
         is_of_step = failure.phase in ("first step", "step", *PHASES)
         if origin == "subject" and is_of_step and (even := self._try_even(item, seen)):
             told = (
@@ -181,7 +182,10 @@ def _find_cluster(
 
 
 def _make_raises(
-    spec: ClusterSpec, failure: TaskFailedError, origin: Literal["subject", "framework"]
+    spec: ClusterSpec,
+    failure: TaskFailedError,
+    origin: Literal["subject", "framework"],
+    compiled: str,
 ) -> Finding:
     replicas = () if failure.replica is None else (failure.replica,)
     who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
@@ -205,7 +209,7 @@ def _make_raises(
         explanation=(
             f"Step {step}, {failure.phase or 'build'}: {who} of '{spec}' raised "
             f"{failure.exception}: {failure.message}{where} - on one device the same "
-            f"code runs (raises). {' '.join([advice, *meant])}"
+            f"code runs (raises). {' '.join(filter(None, [advice, *meant, compiled]))}"
         ),
         confidence=1.0,
         origin=origin,

@@ -70,8 +70,7 @@ def observe_flight(
             cluster = trainers.cluster
             wait_prepared = trainers.submit("prepare", payload)
             answer = one.plan_rounds(payload, target, deadline)
-            if answer["control"] is not None:
-                control = target_from_json(answer["control"])
+            control = target_from_json(answer["control"])
             tier = "exact" if answer["commutes"] else "bounded"
             wait_prepared()
             cluster.injure(*list_injuries(scenario, launch))

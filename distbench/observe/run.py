@@ -90,8 +90,7 @@ def observe(
             answer, wait_prepared = prepare_both(
                 one, trainers, scenario, payload, target
             )
-            if answer["control"] is not None:
-                control = target_from_json(answer["control"])
+            control = target_from_json(answer["control"])
             found = tuple(answer["tiers"])
             if not found:
                 return Observation(environment=environment)

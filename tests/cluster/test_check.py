@@ -146,6 +146,16 @@ def test_what_the_framework_rejects_is_refused(cluster: str) -> None:
     assert "experimental_aggregate_gradients" in verdict.runs[0].message
 
 
+def test_what_it_rejects_of_an_update_by_hand_is_refused() -> None:
+    """A program without an optimizer has a stock one as its control, too."""
+    verdict = distbench.check(
+        "distbench.samples.program:ByHand", "mirrored:2", tier="bounded", jit=True
+    )
+    [run] = verdict.runs
+    assert run.status is Status.REFUSED, describe_verdict(verdict)
+    assert "Multiple CPU devices" in run.message
+
+
 def test_a_mean_over_three_replicas_is_not_called_exact() -> None:
     verdict = _check(
         "make_sgd", "mirrored:3", path="aggregator-mean", workload="linear"

@@ -127,6 +127,21 @@ def test_words_that_do_not_say_what_is_meant_are_explained(
     assert (words in run.findings[0].explanation) == meant
 
 
+@pytest.mark.parametrize("jit", [True, None])
+def test_what_is_raised_under_xla_is_told_with_the_option_that_leaves_it_out(
+    jit: bool | None,
+) -> None:
+    scenario = Scenario(target="m:f", cluster="mwms:2", jit=jit)
+    spec = ClusterSpec.parse("mwms:2@cpu")
+    item = Planned(scenario=scenario, spec=spec, optional=False)
+    task = Task(role="worker", index=0)
+    failure = TaskFailedError("it raised", task=task, kind="subject")
+    controls = cast(Controls, SimpleNamespace(run=lambda *_: None))
+    failing = Failing(("bounded",), controls, _observe_nothing)
+    [run] = failing.judge(item, Observation(failure=failure), failure)
+    assert ("'--jit off'" in run.findings[0].explanation) == bool(jit)
+
+
 @pytest.mark.parametrize(
     ("split", "shards", "message", "wanted", "told"),
     [

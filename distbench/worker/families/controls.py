@@ -78,6 +78,13 @@ def make_v1_sgd() -> Any:
     return tf.compat.v1.train.MomentumOptimizer(_RATE, _MOMENTUM)
 
 
+def make_plain_descent() -> Any:
+    """An optimizer of TensorFlow 1 that has no state of its own."""
+    import tensorflow as tf
+
+    return tf.compat.v1.train.GradientDescentOptimizer(_RATE)
+
+
 def make_sgd_inside_tensorflow() -> Any:
     """SGD of the Keras that TensorFlow carries."""
     from tensorflow.python.keras.optimizer_v2 import gradient_descent
