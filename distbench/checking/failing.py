@@ -158,7 +158,7 @@ class Failing:
     def _find_mismatch(
         self, item: Planned, seen: Observation, failure: TaskFailedError
     ) -> Finding:
-        parts = read_parts(seen.folder, item.spec, failure.phase)
+        parts = read_parts(seen.folder, item.spec, seen.tiers)
         shards = read_shards(seen.reference, seen.tiers)
         finding = make_mismatch(failure, item.spec, parts, shards)
         overflows = bool(find_overflowing(parts, finding.step))

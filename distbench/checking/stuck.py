@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from distbench.checking.uneven import describe_uneven
@@ -33,23 +33,33 @@ def never_meet(failure: TaskFailedError, spec: ClusterSpec) -> bool:
 
 
 def read_parts(
-    folder: Path | None, spec: ClusterSpec, tier: str | None
+    folder: Path | None, spec: ClusterSpec, tiers: Sequence[str]
 ) -> tuple[Trace | None, ...]:
-    """What each worker had recorded of the steps that it finished; None of none."""
-    stems = [f"observed-{tier}-{task}" for task in spec.tasks]
-    return tuple(
-        read_trace(folder, stem)
-        if folder is not None and (folder / f"{stem}.json").exists()
-        else None
-        for stem in stems
-    )
+    """What each worker had recorded of the steps that it finished; None of none.
+
+    Args:
+        folder: Where they wrote it.
+        spec: The cluster.
+        tiers: In the order in which they are run: it is of the last that was begun.
+    """
+    for tier in reversed(tiers):
+        stems = [f"observed-{tier}-{task}" for task in spec.tasks]
+        parts = tuple(_read_written(folder, stem) for stem in stems)
+        if any(part is not None for part in parts):
+            return parts
+    return (None,) * len(spec.tasks)
+
+
+def _read_written(folder: Path | None, stem: str) -> Trace | None:
+    if folder is None or not (folder / f"{stem}.json").exists():
+        return None
+    return read_trace(folder, stem)
 
 
 def read_shards(folder: Path | None, tiers: Iterable[str]) -> tuple[int, ...]:
     """Examples of each replica, by the run on one device; empty if there is none."""
-    stems = [f"reference-{tier}" for tier in tiers]
-    found = [s for s in stems if folder is not None and (folder / f"{s}.json").exists()]
-    return read_trace(folder, found[0]).shards if folder is not None and found else ()
+    traces = (_read_written(folder, f"reference-{tier}") for tier in tiers)
+    return next((trace.shards for trace in traces if trace is not None), ())
 
 
 def make_mismatch(

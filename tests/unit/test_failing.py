@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import pytest
 
 from distbench.checking.controls import Controls
@@ -18,7 +19,7 @@ from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
-from distbench.trace import Trace
+from distbench.trace import Trace, TraceKey
 from distbench.trace.files import write_trace
 from distbench.verdict import Run, Status
 
@@ -125,6 +126,35 @@ def test_words_that_do_not_say_what_is_meant_are_explained(
     failing = Failing(("bounded",), controls, _observe_nothing)
     [run] = failing.judge(item, Observation(failure=failure), failure)
     assert (words in run.findings[0].explanation) == meant
+
+
+def test_workers_that_never_meet_are_told_with_the_steps_that_they_finished(
+    tmp_path: Path,
+) -> None:
+    """Wherever the failure was: what was under way is no tier then."""
+    spec = ClusterSpec.parse("mwms:2@cpu")
+    item = Planned(
+        scenario=Scenario(target="m:f", cluster="mwms:2"), spec=spec, optional=False
+    )
+    key = TraceKey(step=1, phase="loss", variable="", replica=0)
+    part = Trace(
+        name="", replicas=2, shards=(1, 1), variables=(), values={key: np.float32(1.0)}
+    )
+    for task in spec.tasks:
+        write_trace(part, tmp_path, f"observed-bounded-{task}")
+    wait = {"words": "collective 7", "mismatch": True, "number": 7, "shape": ""}
+    failure = TaskFailedError(
+        "late",
+        task=spec.tasks[0],
+        kind="timeout",
+        phase="before_step",
+        collectives={spec.tasks[0]: {**wait, "shapes": [""], "node": "Reduce"}},
+    )
+    controls = cast(Controls, SimpleNamespace(run=lambda *_, **__: None))
+    failing = Failing(("bounded",), controls, _observe_nothing)
+    seen = Observation(failure=failure, folder=tmp_path, tiers=("bounded",))
+    [run] = failing.judge(item, seen, failure)
+    assert run.findings[0].step == 2
 
 
 @pytest.mark.parametrize("jit", [True, None])

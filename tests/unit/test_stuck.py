@@ -176,9 +176,11 @@ def test_who_has_finished_fewest_steps_waits(parts, step, words):
 
 
 def test_parts_are_those_that_were_written(tmp_path):
+    """Of the tiers before the last that was begun all steps were finished."""
+    write_trace(make_part(0, 1.0), tmp_path, "observed-exact-worker-0")
     write_trace(make_part(1, np.nan), tmp_path, "observed-bounded-worker-1")
-    parts = read_parts(tmp_path, SPEC, "bounded")
+    parts = read_parts(tmp_path, SPEC, ("exact", "bounded", "free"))
     assert parts[0] is None
     assert find_overflowing(parts, 0) == (1,)
     assert find_overflowing(parts, 1) == ()
-    assert read_parts(None, SPEC, "bounded") == (None, None)
+    assert read_parts(None, SPEC, ("bounded",)) == (None, None)
