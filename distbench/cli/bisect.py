@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distbench.cli.arguments import DTYPE, KERAS, PATH, SEED, STEPS, TARGET, WORKLOAD
-from distbench.cli.debug import EXIT_UNDECIDED
+from distbench.cli.outcome import EXIT_UNDECIDED
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def bisect(
             console.print(f"Nothing was compared: {reason}", crop=False, markup=False)
         return EXIT_UNDECIDED
     parts, alike = _compare(ran, rows)
-    told = _tell_other_findings(ran)
+    told = [*_tell_other_findings(ran), *_tell_other_ends(ran)]
     for part in (*parts, *told):
         console.print(part, crop=False)
     return 0 if alike and not told else 1
@@ -162,6 +162,32 @@ def _tell_other_findings(ran: dict[str, Ran]) -> list[RenderableType]:
                 told += escape_controls(finding.explanation)
                 parts += [Text(), Text(told)]
     return parts
+
+
+def _tell_other_ends(ran: dict[str, Ran]) -> Iterator[RenderableType]:
+    """What was run under one of them, and not run or refused under the other."""
+    from rich.text import Text
+
+    from distbench.escape import escape_controls
+
+    ends = {name: _list_ends(one) for name, one in ran.items()}
+    for key in {**ends["good"], **ends["bad"]}:
+        good, bad = (ends[name].get(key, "not run") for name in ("good", "bad"))
+        if good != bad:
+            told = f"Of {' '.join(key)} good is {good}, and bad {bad}"
+            yield Text()
+            yield Text(escape_controls(told))
+
+
+def _list_ends(ran: Ran) -> dict[tuple[str, str], str]:
+    """How runs ended: nothing is told apart of those that were executed."""
+    from distbench.verdict import NOT_EXECUTED
+
+    runs = {(run.scenario, run.tier): run for run in ran.verdict.runs}
+    return {
+        key: str(run.status) if run.status in NOT_EXECUTED else "executed"
+        for key, run in runs.items()
+    }
 
 
 def _list_failures(ran: Ran) -> dict[tuple[str, str, str], Finding]:

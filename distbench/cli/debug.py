@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from distbench.cli.outcome import EXIT_UNDECIDED
 from distbench.errors import BadInputError
 from distbench.input_file import read_input
-
-EXIT_UNDECIDED = 4
 
 if TYPE_CHECKING:
     from distbench.verdict import Verdict

@@ -20,6 +20,7 @@ from distbench.spelling import spell_options, spelled
 
 EXIT_BAD_USAGE = 2
 EXIT_BROKEN = 3
+EXIT_UNDECIDED = 4
 ENDED_BY_SIGNAL = 128
 """Exit codes above it name the signal that ended a process."""
 _EXIT_INTERRUPTED = ENDED_BY_SIGNAL + 2

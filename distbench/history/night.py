@@ -14,7 +14,14 @@ from typing import Any
 
 from distbench.scenario import Scenario
 from distbench.split import split_unevenly
-from distbench.verdict import Finding, Run, Status, Verdict, combine_statuses
+from distbench.verdict import (
+    NOT_EXECUTED,
+    Finding,
+    Run,
+    Status,
+    Verdict,
+    combine_statuses,
+)
 
 _VARYING = ("dtype", "examples", "seed", "steps", "keras", "jit")
 """Settings that a scenario's id does not say."""
@@ -87,7 +94,7 @@ class Row:
     @property
     def counts(self) -> bool:
         """Whether it was executed."""
-        return self.status not in (Status.SKIPPED, Status.REFUSED)
+        return self.status not in NOT_EXECUTED
 
     @property
     def is_red(self) -> bool:

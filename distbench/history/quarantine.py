@@ -22,7 +22,7 @@ from distbench.codes import CODES
 from distbench.errors import BadInputError, make_unknown_name_error, shorten
 from distbench.input_file import read_input
 from distbench.pattern import fits
-from distbench.verdict import Run, Status, Verdict
+from distbench.verdict import NOT_EXECUTED, Run, Status, Verdict
 
 _NEEDED = ("scenario", "code", "reason", "until")
 _LINE_LENGTH = 80
@@ -173,7 +173,7 @@ def _check_entry(
     entry: Entry, verdict: Verdict, today: datetime.date, is_whole: bool
 ) -> Iterator[str]:
     covered = [run for run in verdict.runs if entry.covers(run, verdict.target)]
-    ran = [run for run in covered if run.status not in (Status.SKIPPED, Status.REFUSED)]
+    ran = [run for run in covered if run.status not in NOT_EXECUTED]
     wrong = {run.scenario for run in ran if run.status is not Status.PASS}
     right = list(dict.fromkeys(r.scenario for r in ran if r.scenario not in wrong))
     if entry.until < today:

@@ -35,12 +35,15 @@ _EXIT_CODES = {
     Status.UNDECIDABLE: 4,
     Status.VACUOUS: 4,
 }
-EXIT_BAD_USAGE = 2
+
+
+NOT_EXECUTED = frozenset({Status.REFUSED, Status.SKIPPED})
+"""What says nothing of the subject."""
 
 
 def combine_statuses(statuses: Iterable[Status]) -> Status:
     """The status of several runs: the heaviest of those that were executed."""
-    executed = set(statuses) - {Status.REFUSED, Status.SKIPPED}
+    executed = set(statuses) - NOT_EXECUTED
     return next((status for status in Status if status in executed), Status.VACUOUS)
 
 
@@ -279,7 +282,7 @@ def describe_verdict(verdict: Verdict) -> str:
     found = [f.code for run in wrong for f in run.findings if not f.warning]
     codes = ", ".join(dict.fromkeys(found))
     lines = [f"{verdict.target}: {verdict.status}{f', {codes}' if codes else ''}"]
-    quiet = {Status.PASS, Status.SKIPPED, Status.REFUSED}
+    quiet = {Status.PASS, *NOT_EXECUTED}
     if all(run.status in quiet for run in verdict.runs):
         quiet = {Status.PASS}  # else nothing would say why nothing was compared
     for run in verdict.runs:

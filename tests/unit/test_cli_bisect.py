@@ -63,6 +63,28 @@ def test_what_one_check_alone_fails_is_not_alike_whatever_the_traces_say(
     assert (told in capsys.readouterr().out) == bool(code)
 
 
+@pytest.mark.parametrize("is_bad", [True, False])
+def test_what_one_version_alone_refuses_is_not_alike(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_bad: bool
+) -> None:
+    ran = [make_run(), make_run(Status.REFUSED, message="NotImplementedError: no")]
+    good, bad = ran if is_bad else reversed(ran)
+    environment = make_environment()
+    traces = {("mlp-adam-mwms:2-none", "bounded"): {}}
+    results = [
+        environments.Ran(
+            verdict=make_verdict(run),
+            traces=traces if run.status is Status.PASS else {},  # type: ignore[arg-type]  # nobody reads them
+        )
+        for run in (good, bad)
+    ]
+    monkeypatch.setattr(environments, "find_environment", lambda _: environment)
+    monkeypatch.setattr(environments, "check_under", lambda *_: results.pop(0))
+    assert bisect("a.b:c", Path("good"), Path("bad")) == 1
+    told = "good is executed, and bad refused"
+    assert (told in capsys.readouterr().out) == is_bad
+
+
 def test_what_a_step_computes_with_is_told_before_other_packages() -> None:
     good = make_environment(attrs="1", tensorflow="2.19", keras="3.1", rich="13")
     bad = make_environment(click="8", tensorflow="2.21", keras="3.2", rich="14")
