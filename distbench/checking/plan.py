@@ -29,6 +29,8 @@ DEFAULT_WORKLOADS = ("linear", "embedding")
 IN_FLIGHT_WORKLOADS = ("counting",)
 """What tells of each of many steps in flight how often it was applied."""
 
+_OF_WORKLOADS = ("paths", "workloads", "dtype", "examples", "loss_weight")
+"""Options that are for an optimizer."""
 _BROUGHT = {"model": MODEL, "pipeline": PIPELINE}
 
 
@@ -96,12 +98,15 @@ def leave_one_worker(item: Planned) -> Planned:
 
 def _check_brought(target: str, options: CheckOptions) -> None:
     """Refuse what is set of a workload of the bench where the subject brings one."""
-    for field, usual in (("examples", 0), ("loss_weight", 1.0)):
-        if (given := getattr(options, field)) != usual:
+    usual = CheckOptions()
+    for field in _OF_WORKLOADS:
+        if (given := getattr(options, field)) != getattr(usual, field):
+            each = given if isinstance(given, tuple) else (given,)
+            told = ", ".join(spell_given(field, value) for value in each)
             raise BadInputError(
                 f"'{target}' brings its own data and loss, so {spell(field)}, which is "
                 "for an optimizer on a workload of the bench, would change nothing. "
-                f"Leave it out. Received: {spell_given(field, given)}."
+                f"Leave it out. Received: {told}."
             )
 
 

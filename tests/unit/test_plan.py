@@ -73,7 +73,7 @@ def test_a_workload_that_nobody_asked_for_may_be_left_out() -> None:
 def test_what_brings_its_data_has_no_workload_of_the_bench(
     kind: str, workload: str
 ) -> None:
-    found = plan(kind, clusters=("mwms:2",), workloads=("mlp",), paths=("user",))
+    found = plan(kind, clusters=("mwms:2",))
     assert [(i.scenario.workload, i.scenario.path) for i in found] == [
         (workload, "default")
     ]
@@ -154,7 +154,17 @@ def test_a_pipeline_has_no_split_of_the_bench() -> None:
 
 
 @pytest.mark.parametrize("kind", ["program", "pipeline", "model"])
-@pytest.mark.parametrize("option", [{"examples": 64}, {"loss_weight": 2.0}])
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"examples": 64},
+        {"loss_weight": 2.0},
+        {"dtype": "float16"},
+        {"workloads": ("mlp",)},
+        {"paths": ("default", "none")},
+    ],
+    ids=["examples", "loss-weight", "dtype", "workload", "path"],
+)
 def test_what_brings_its_data_has_nothing_set_of_a_workload(
     kind: str, option: dict[str, Any]
 ) -> None:
