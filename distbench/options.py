@@ -210,7 +210,10 @@ class CheckOptions:
             object.__setattr__(self, field.name, value)  # frozen from here on
 
     def _check_restore(self) -> None:
-        check_restore_after(self.restore_after, self.restore_from, self.first_steps)
+        for spec in map(ClusterSpec.parse, self.clusters):
+            check_restore_after(
+                self.restore_after, self.restore_from, self.count_steps(spec)
+            )
         if self.restore_from is None:
             return
         ClusterSpec.parse(self.restore_from)

@@ -10,6 +10,7 @@ from distbench.checking.launches import make_launch
 from distbench.checking.own_keras import follow_target
 from distbench.checking.plan import plan_scenarios
 from distbench.errors import BadInputError
+from distbench.fault import Fault
 from distbench.launch.rundir import RunDirectory
 from distbench.machine import inspect_machine
 from distbench.observe import describe_subject, start_one
@@ -38,12 +39,24 @@ def debug_target(
         BadInputError: The subject, an option or the stop cannot be used.
         ClusterError: A task failed.
     """
-    options = replace(options, steps=stop.step + 1)
+    options = end_at(options, stop)
 
     def attempt(options: CheckOptions) -> Stopped:
         return _debug(target, options, stop, streams)
 
     return follow_target(options, attempt)
+
+
+def end_at(options: CheckOptions, stop: Stop) -> CheckOptions:
+    """The options of a run that ends at a stop: nothing befalls it after that."""
+    faults = map(Fault.parse, options.faults)
+    steps = stop.step + 1
+    return replace(
+        options,
+        # Of two clusters that train alike nothing is restored; one more is not run.
+        steps=steps + 1 if steps == options.restore_after else steps,
+        faults=tuple(str(f) for f in faults if f.task is None and f.step <= stop.step),
+    )
 
 
 def _debug(

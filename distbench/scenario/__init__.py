@@ -183,6 +183,7 @@ class Scenario:
             restore_from="",
             restore_partitioner="",
             restore_after=0,
+            faults=(),
             split=(),
         )
 

@@ -119,6 +119,16 @@ def test_what_cannot_run_is_refused(changes: dict, message: str) -> None:
         Scenario(**{"target": "t", **changes})
 
 
+def test_what_trains_before_has_no_faults() -> None:
+    """They befall the cluster that restores: the other one may lack who suffers."""
+    scenario = Scenario(target="t", restore_from="one", faults=("nan:replica:1@1",))
+    assert scenario.trained_before.faults == ()
+
+
+def test_three_steps_before_a_restore_are_not_those_of_more_workers() -> None:
+    CheckOptions(clusters=("ps:3+1",), restore_from="one", restore_after=3)
+
+
 def test_an_empty_shard_is_a_scenario_of_its_own() -> None:
     assert Scenario(target="t", split=(8, 0)).shards == (8, 0)
 
@@ -134,6 +144,10 @@ def test_an_empty_shard_is_a_scenario_of_its_own() -> None:
         ({"expect": ("mean-of-mean",)}, "Did you mean 'mean-of-means'"),
         ({"steps": 0}, "steps must be"),
         ({"restore_after": 1}, "nothing to restore after 1 step."),
+        (
+            {"restore_after": 4, "restore_from": "one", "clusters": ("ps:3+1",)},
+            "would train 4 steps before",
+        ),
         ({"require_gpus": -1}, "require_gpus must not be negative"),
         ({"engine": "slurn"}, "Did you mean 'slurm'"),
         ({"start": "frok"}, "Did you mean 'fork'"),

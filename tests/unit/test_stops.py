@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from verdict_samples import LINEAR_SETUP, make_finding, make_run, make_verdict
 
+from distbench.checking.debugging import end_at
 from distbench.cli.checked import Reports, check_once
 from distbench.cli.stops import pick_stop
 from distbench.errors import BadInputError, ClusterError
@@ -45,6 +46,27 @@ def test_the_first_finding_is_where_to_stop() -> None:
     wanted = Stop(step=2, phase="reduced_gradient", replica=1, variable="w")
     # Found where steps drew for themselves: they do so again.
     assert stop == replace(wanted, given_draws=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "steps", "faults"),
+    [
+        ({"restore_from": "one", "restore_after": 2}, 3, ()),
+        ({"restore_from": "one", "restore_after": 1}, 2, ()),
+        (
+            {"faults": ("nan:replica:1@1", "drop:replica:0@2", "kill:worker:1@0")},
+            2,
+            ("nan:replica:1@1",),
+        ),
+    ],
+    ids=["restored-alike", "restored", "faults"],
+)
+def test_a_run_that_stops_has_nothing_after_that(
+    given: dict, steps: int, faults: tuple[str, ...]
+) -> None:
+    options = CheckOptions(clusters=("mwms:2",), steps=4, **given)
+    ended = end_at(options, Stop(step=1))
+    assert (ended.steps, ended.faults) == (steps, faults)
 
 
 def test_a_step_that_was_given_its_numbers_is_given_them_where_it_stops() -> None:
