@@ -33,6 +33,15 @@ def check_timeout(timeout_s: float) -> None:
         )
 
 
+def find_longest(timeout_s: float) -> float:
+    """How many seconds a cluster may take at most where its tasks compute.
+
+    Args:
+        timeout_s: Its deadline, asked for or not.
+    """
+    return timeout_s * (PATIENCE if timeout_s == UNASKED_S else 1.0)
+
+
 def check_memory(memory_gib: float | None) -> None:
     """Raise BadInputError for a limit that is none."""
     if memory_gib is not None and not 0 < memory_gib < float("inf"):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, ClusterError, count_things
-from distbench.fault import Fault
+from distbench.limits import UNASKED_S
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario, find_asked_split
 from distbench.scenario.choices import WORKLOADS
@@ -75,7 +76,7 @@ def make_start(scenario: Scenario, run: Run) -> CheckOptions:
         seed=scenario.seed,
         keras=scenario.keras,
         jit=scenario.jit,
-        timeout_s=scenario.timeout_s,
+        timeout_s=None if scenario.timeout_s == UNASKED_S else scenario.timeout_s,
         restore_from=scenario.restore_from or None,
         restore_after=scenario.restore_after,
         in_flight=scenario.in_flight,
@@ -161,6 +162,18 @@ def _list_start(options: CheckOptions) -> Iterator[CheckOptions]:
         yield options
 
 
+def _change(options: CheckOptions, **changes: Any) -> Iterator[CheckOptions]:
+    """Other options, if there can be such.
+
+    A fault needs its step, and a task or replica that a smaller cluster may lack.
+    """
+    try:
+        changed = replace(options, **changes)
+    except BadInputError:
+        return
+    yield changed
+
+
 def _list_clusters(options: CheckOptions) -> Iterator[CheckOptions]:
     """Fewer tasks: one process, then the same kind with fewer of everything."""
     spec = ClusterSpec.parse(options.clusters[0])
@@ -175,14 +188,14 @@ def _list_clusters(options: CheckOptions) -> Iterator[CheckOptions]:
         smaller = ClusterSpec.parse(text)
         if (len(smaller.tasks), smaller.replicas) < (len(spec.tasks), spec.replicas):
             asked = options.split if smaller.replicas == spec.replicas else ()
-            yield replace(options, clusters=(text,), split=asked)
+            yield from _change(options, clusters=(text,), split=asked)
 
 
 def _list_savers(options: CheckOptions) -> Iterator[CheckOptions]:
     """One device saves what the cluster restores, which then has it as one device."""
     saver = options.restore_from
     if saver is not None and ClusterSpec.parse(saver).kind != "one":
-        yield replace(options, restore_from="one", restore_partitioner=None)
+        yield from _change(options, restore_from="one", restore_partitioner=None)
 
 
 def _list_workloads(options: CheckOptions) -> Iterator[CheckOptions]:
@@ -191,32 +204,28 @@ def _list_workloads(options: CheckOptions) -> Iterator[CheckOptions]:
     for name in _SIMPLE:
         if name == options.workloads[0]:
             return
-        yield replace(options, workloads=(name,))
+        yield from _change(options, workloads=(name,))
 
 
 def _list_partitioners(options: CheckOptions) -> Iterator[CheckOptions]:
     """Whole variables, then two shards of each."""
     if options.partitioner and not options.restore_partitioner:
-        yield replace(options, partitioner=None)
+        yield from _change(options, partitioner=None)
         if options.partitioner != _TWO_SHARDS:
-            yield replace(options, partitioner=_TWO_SHARDS)
+            yield from _change(options, partitioner=_TWO_SHARDS)
 
 
 def _list_in_flight(options: CheckOptions) -> Iterator[CheckOptions]:
     """One step at a time has other tiers, and is another scenario: two and more."""
     in_flight = 2
     while in_flight < options.in_flight:
-        yield replace(options, in_flight=in_flight)
+        yield from _change(options, in_flight=in_flight)
         in_flight *= 2
 
 
 def _list_steps(options: CheckOptions) -> Iterator[CheckOptions]:
-    # A fault needs its step.
-    faults = map(Fault.parse, options.faults)
-    least = max((fault.until or fault.step for fault in faults), default=0) + 1
-    for steps in range(least, options.first_steps):
-        if steps != options.restore_after:  # which would miss what is not restored
-            yield replace(options, steps=steps)
+    for steps in range(1, options.first_steps):
+        yield from _change(options, steps=steps)
 
 
 def _list_examples(options: CheckOptions) -> Iterator[CheckOptions]:
@@ -228,5 +237,5 @@ def _list_examples(options: CheckOptions) -> Iterator[CheckOptions]:
     # A check takes four for each replica, and eight at least, where none are named.
     most = options.examples or sum(options.split) or max(8, 4 * examples)
     while examples < most:
-        yield replace(options, examples=examples, split=())
+        yield from _change(options, examples=examples, split=())
         examples *= 2

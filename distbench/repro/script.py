@@ -11,6 +11,7 @@ from typing import Any
 
 from distbench.errors import BadInputError
 from distbench.gpus import VISIBLE
+from distbench.limits import find_longest
 from distbench.repro.case import Case
 from distbench.repro.clusters import write_cluster, write_partitioner
 from distbench.repro.pipelines import write_count, write_pipeline
@@ -132,7 +133,7 @@ def write_script(case: Case, environment: Mapping[str, Any]) -> str:
         "examples": sum(shards),
         "steps": case.steps,
         "dtype": f"tf.{case.scenario.dtype}.as_numpy_dtype",
-        "deadline": math.ceil(case.scenario.timeout_s),
+        "deadline": math.ceil(find_longest(case.scenario.timeout_s)),
         "seed": case.scenario.seed,
         "settings": _write_settings(case),
     }

@@ -201,7 +201,7 @@ ALLOWED: dict[str, set[str]] = {
         "diagnose.hypotheses",
     },
     "report": {*_REPORTED, "trace", "compare"},
-    "repro": {*_DATA, "gpus", "verdict"},
+    "repro": {*_DATA, "gpus", "limits", "verdict"},
     "environments": {
         "errors",
         "launch",
@@ -210,7 +210,7 @@ ALLOWED: dict[str, set[str]] = {
         "verdict",
         "verdict.document",
     },
-    "shrink": {"errors", "cluster", "fault", "options", "scenario", "verdict"},
+    "shrink": {"errors", "cluster", "limits", "options", "scenario", "verdict"},
     "observe": {*_JUDGED, "gpus", "launch", "stop", "trace.files"},
     "summaries": {*_JUDGED, "options", "launch", "observe", "checking.launches"},
     "checking": set(),

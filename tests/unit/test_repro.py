@@ -90,6 +90,13 @@ def test_a_cluster_reads_its_pipeline_before_one_device_trains(cluster, resized,
     assert ("collections.Counter" in text) == (code == "examples-repeated")
 
 
+@pytest.mark.parametrize(("asked", "given"), [(60.0, 60), (120.0, 600)])
+def test_a_script_has_as_long_as_its_check_had(asked, given):
+    """Where nobody asked for a deadline it was longer while tasks computed."""
+    text = write(make_failed(setup={**SETUP, "timeout_s": asked}))
+    assert f"signal.alarm({given})" in text
+
+
 @pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2", "ps:1+1"])
 def test_a_batch_of_another_size_is_shared_out_as_it_was(cluster):
     split = {"split": [8], "resized": {"1": [5]}}

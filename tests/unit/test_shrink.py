@@ -132,6 +132,28 @@ def test_a_fault_keeps_its_step():
     assert [one.options.first_steps for one in made] == [3, 2]
 
 
+def test_a_cluster_that_lacks_who_a_fault_befalls_is_passed_over():
+    start = CheckOptions(
+        clusters=("mwms:4",),
+        workloads=("regularized",),
+        tiers=("bounded",),
+        steps=1,
+        faults=("nan:replica:3@0",),
+    )
+    made = list_tries(lambda options: fail(), start)
+    assert [name_options(one.options) for one in made] == [
+        "mwms:4, regularized, bounded, 1 step",
+        "mwms:4, linear, bounded, 1 step",
+        "mwms:4, linear, bounded, 1 step, 4 examples",
+    ]
+
+
+@pytest.mark.parametrize(("given", "asked"), [(120.0, None), (60.0, 60.0)])
+def test_a_deadline_that_nobody_asked_for_is_as_patient_again(given, asked):
+    scenario = Scenario(target="a.b:c", cluster="mwms:2", timeout_s=given)
+    assert make_start(scenario, make_run()).timeout_s == asked
+
+
 def test_one_device_saves_where_that_shows_it_too():
     start = CheckOptions(
         clusters=("ps:1+1",),
