@@ -138,17 +138,17 @@ def main() -> None:
 class _Aside(io.TextIOWrapper):
     """Standard error, of which nobody has to read all.
 
-    It tells how far a check is and what went wrong. Where its reader goes away the exit
-    code, the table and the reports still tell what came out.
+    It tells how far a check is and what went wrong. Where its reader goes away, or its
+    disk is full, the exit code, the table and the reports still tell what came out.
     """
 
     def write(self, text: str) -> int:
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):
             return super().write(text)
         return len(text)
 
     def flush(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):
             super().flush()
 
 

@@ -15,7 +15,13 @@ from typing import NoReturn, ParamSpec
 
 import typer
 
-from distbench.errors import BadInputError, ClusterError, describe_end, find_advice
+from distbench.errors import (
+    BadInputError,
+    ClusterError,
+    describe_end,
+    find_advice,
+    read_message,
+)
 from distbench.spelling import spell_options, spelled
 
 EXIT_BAD_USAGE = 2
@@ -104,13 +110,11 @@ def run_command(command: Callable[[], int]) -> int:
         # The reader (`| head`) has gone. Python would complain again on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_PIPE_CLOSED
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001 - the last resort, see the docstring
         if not (advice := find_advice(error)):
             return _report_bug(error)
-        say(f"{error}. {advice}")
+        say(f"{read_message(error) or type(error).__name__}. {advice}")
         return EXIT_BROKEN
-    except Exception as error:  # noqa: BLE001 - the last resort, see the docstring
-        return _report_bug(error)
     return code
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def test_a_current_folder_that_is_gone_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
@@ -36,6 +38,13 @@ def test_who_reads_no_messages_has_the_exit_code() -> None:
         assert process.stderr is not None
         process.stderr.close()
         assert process.wait(timeout=60) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no device that is full")
+def test_messages_for_which_there_is_no_room_leave_the_exit_code() -> None:
+    command = [sys.executable, "-m", "distbench", "explain", "nonsense"]
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run(command, stderr=full, timeout=60).returncode == 2
 
 
 def test_a_reader_that_goes_away_is_no_failure() -> None:

@@ -110,19 +110,21 @@ def test_a_signal_that_is_ignored_stays_so(play, call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "advice"),
+    ("error", "advice"),
     [
-        (errno.ENOSPC, "set TMPDIR"),
-        (errno.EMFILE, "ulimit -n"),
-        (errno.ENOMEM, "ulimit -v"),
+        (OSError(errno.ENOSPC, "No space left on device"), "set TMPDIR"),
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "ulimit -v"),
+        (MemoryError("Unable to allocate"), "ulimit -v"),
+        (RuntimeError("can't start new thread"), "ulimit -u"),
     ],
-    ids=["disk", "files", "memory"],
+    ids=["disk", "files", "memory", "array", "threads"],
 )
-def test_what_the_machine_lacks_is_no_bug(play, call, capsys, number, advice) -> None:
-    play(raise_(OSError(number, os.strerror(number))))
+def test_what_the_machine_lacks_is_no_bug(play, call, capsys, error, advice) -> None:
+    play(raise_(error))
     assert call("check", "a.b:c") == 3
     shown = capsys.readouterr().err
-    assert os.strerror(number) in shown
+    assert str(error) in shown
     assert advice in shown
     assert "a bug" not in shown
 
