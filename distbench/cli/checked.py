@@ -15,7 +15,7 @@ from distbench.checking.checker import check_target
 from distbench.cli.outcome import say
 from distbench.errors import NOT_JUDGED, BadInputError, ClusterError, describe_end
 from distbench.escape import escape_controls
-from distbench.history.quarantine import Entry, apply_quarantine
+from distbench.history.quarantine import Entry, Quarantined, apply_quarantine
 from distbench.launch.spares import Spares
 from distbench.machine import describe_bench
 from distbench.options import CheckOptions, describe_options, list_tiers
@@ -70,8 +70,9 @@ def check_once(
     with set_aside(reports.files):
         verdict = _check(ref, options, known, reports, spares)
     json = reports.json
-    if json not in (None, STDOUT) and verdict.status is Status.FAIL:
-        _tell_next(verdict, json)
+    is_wrong = verdict.status is Status.FAIL
+    if json is not None and json != STDOUT and json.exists() and is_wrong:
+        _tell_next(verdict, json, beside=STDOUT in reports.files)
     return verdict.exit_code
 
 
@@ -93,36 +94,45 @@ def _check(
     except BaseException as error:
         unplanned = replace(_end_early(ref, options, error), begun=begun)
         (verdict,) = judged or [unplanned]
+        quarantined = _quarantine(verdict, known)
         # An error that left nothing judged is told by itself, with all its detail.
         is_shown = not isinstance(error, Exception) or any(
             run.status is not Status.ERROR for run in verdict.runs
         )
         try:
-            _publish(verdict, options, known, reports, is_shown=is_shown)
+            _publish(quarantined, options, reports, is_shown=is_shown)
         except (ClusterError, OSError) as unwritten:
             # It may have the same cause, such as a full disk, and says less of it.
             say(str(unwritten))
         raise
-    verdict = _publish(verdict, options, known, reports)
-    if reports.tensorboard is not None:
-        from distbench.summaries import write_summaries
+    quarantined = _quarantine(verdict, known)
+    try:
+        _publish(quarantined, options, reports)
+        if reports.tensorboard is not None:
+            from distbench.summaries import write_summaries
 
-        # By tasks of its own, which may fail: the verdict has been told by then.
-        write_summaries(verdict, options, reports.tensorboard)
-    return verdict
+            # By tasks of its own, which may fail: the verdict has been told by then.
+            write_summaries(quarantined.verdict, options, reports.tensorboard)
+    except ClusterError as unwritten:
+        if quarantined.verdict.status is not Status.FAIL:
+            raise
+        say(str(unwritten))  # wrong numbers weigh more than a report
+    return quarantined.verdict
+
+
+def _quarantine(verdict: Verdict, known: tuple[Entry, ...]) -> Quarantined:
+    today = datetime.date.today()
+    return apply_quarantine(verdict, known, today, is_whole=False)
 
 
 def _publish(
-    verdict: Verdict,
+    quarantined: Quarantined,
     options: CheckOptions,
-    known: tuple[Entry, ...],
     reports: Reports,
     *,
     is_shown: bool = True,
-) -> Verdict:
-    """Write and print what came out; returns it without the failures that are known."""
-    today = datetime.date.today()
-    quarantined = apply_quarantine(verdict, known, today, is_whole=False)
+) -> None:
+    """Write and print what came out, without the failures that are known."""
     verdict = quarantined.verdict
     console = make_console(stderr=STDOUT in reports.files)
     try:
@@ -133,7 +143,6 @@ def _publish(
             console.print(render_verdict(verdict, options), crop=False)
     for line in render_remarks(quarantined.remarks):
         console.print(line)
-    return verdict
 
 
 def _end_early(ref: TargetRef, options: CheckOptions, error: BaseException) -> Verdict:
@@ -162,20 +171,47 @@ def _end_early(ref: TargetRef, options: CheckOptions, error: BaseException) -> V
 
 
 def _write(reports: Reports, verdict: Verdict, options: CheckOptions) -> None:
-    if reports.json is not None:
-        write_report(reports.json, verdict_to_json(verdict) + "\n")
-    if reports.html is not None:
-        from distbench.report.page import verdict_to_html
+    """Write each report, whatever becomes of the others.
 
-        write_report(reports.html, verdict_to_html(verdict, options))
-    if reports.junit is not None:
-        from distbench.report.junit import verdict_to_junit
+    Raises:
+        ClusterError: One could not be written; of others it is told.
+    """
+    broken: list[ClusterError] = []
+    for file, make in (
+        (reports.json, _make_json),
+        (reports.html, _make_html),
+        (reports.junit, _make_junit),
+    ):
+        if file is None:
+            continue
+        try:
+            write_report(file, make(verdict, options))
+        except ClusterError as error:
+            broken.append(error)
+    for other in broken[1:]:
+        say(str(other))
+    if broken:
+        raise broken[0]
 
-        write_report(reports.junit, verdict_to_junit(verdict))
+
+def _make_json(verdict: Verdict, _: CheckOptions) -> str:
+    return verdict_to_json(verdict) + "\n"
 
 
-def _tell_next(verdict: Verdict, json: Path) -> None:
-    """Name the commands that can go on from a verdict."""
+def _make_html(verdict: Verdict, options: CheckOptions) -> str:
+    from distbench.report.page import verdict_to_html
+
+    return verdict_to_html(verdict, options)
+
+
+def _make_junit(verdict: Verdict, _: CheckOptions) -> str:
+    from distbench.report.junit import verdict_to_junit
+
+    return verdict_to_junit(verdict)
+
+
+def _tell_next(verdict: Verdict, json: Path, *, beside: bool) -> None:
+    """Name the commands that can go on from a verdict; beside a report on stdout."""
     from distbench.cli.stops import pick_stop
     from distbench.repro.case import pick_case
 
@@ -187,4 +223,4 @@ def _tell_next(verdict: Verdict, json: Path) -> None:
         with suppress(BadInputError):  # that command would say no more than why not
             find(verdict)
             line = shlex.join(["distbench", *words])
-            typer.echo(f"{what}: {escape_controls(line)}")
+            typer.echo(f"{what}: {escape_controls(line)}", err=beside)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from played_checks import raise_
-from verdict_samples import make_finding, make_run, make_verdict
+from verdict_samples import LINEAR_SETUP, make_finding, make_run, make_verdict
 
 from distbench.errors import ClusterError
 from distbench.scenario import Scenario
@@ -142,6 +142,44 @@ def test_curves_are_written_after_the_report(
     assert call("check", "a.b:c", "--tensorboard", str(folder)) == 3
     assert written == [(make_verdict(make_run()), folder)]
     assert "1 pass" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("status", "code"), [("fail", 1), ("pass", 3)])
+def test_wrong_numbers_weigh_more_than_a_report_that_cannot_be_written(
+    play, call, capsys, tmp_path: Path, status: str, code: int
+) -> None:
+    """The other reports are written all the same."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+
+    def check_target(*_: object) -> Verdict:
+        folder.rmdir()
+        return make_verdict(make_run(Status(status)))
+
+    play(check_target)
+    words = ("--html", str(folder / "page.html"), "--junit", str(tmp_path / "runs.xml"))
+    assert call("check", "a.b:c", *words) == code
+    assert "could not be written" in capsys.readouterr().err
+    ElementTree.parse(tmp_path / "runs.xml")
+
+
+def test_what_comes_next_is_told_beside_a_report_on_standard_output(
+    play, call, capsys, tmp_path: Path
+) -> None:
+    run = make_run(
+        Status.FAIL,
+        cluster="mwms:2",
+        path="default",
+        workload="linear",
+        setup={**LINEAR_SETUP, "target": "a.b:c"},
+        findings=(make_finding(),),
+    )
+    play(lambda *_: make_verdict(run))
+    words = ("--json", str(tmp_path / "verdict.json"), "--junit", "-")
+    assert call("check", "a.b:c", *words) == 1
+    told = capsys.readouterr()
+    ElementTree.fromstring(told.out)
+    assert "distbench debug" in told.err
 
 
 def test_a_file_is_no_folder_for_curves(play, call, capsys, tmp_path: Path) -> None:
