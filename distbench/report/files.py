@@ -25,20 +25,34 @@ def check_place(path: Path) -> None:
     """
     if path == STDOUT:
         return
-    if path.is_dir():
-        raise BadInputError(f"'{path}' is a folder. Expected the name of a file.")
-    if not path.parent.is_dir():
-        raise BadInputError(
-            f"'{path}' cannot be written: there is no folder '{path.parent}'."
-        )
-    if path.exists() and not os.access(path, os.W_OK):
-        raise BadInputError(f"'{path}' cannot be written: permission denied.")
+    with _refuse(path):
+        if path.is_dir():
+            raise BadInputError(f"'{path}' is a folder. Expected the name of a file.")
+        folder = _follow(path).parent
+        if not folder.is_dir():
+            raise BadInputError(
+                f"'{path}' cannot be written: there is no folder '{folder}'."
+            )
+        if path.exists() and not os.access(path, os.W_OK):
+            raise BadInputError(f"'{path}' cannot be written: permission denied.")
+        _try_place(_follow(path))
+
+
+@contextlib.contextmanager
+def _refuse(path: Path) -> Iterator[None]:
+    """Refuse a path that the system does, were it for the length of its name alone."""
     try:
-        _try_place(path)
-    except OSError as error:
-        if error.errno not in DISK_FULL:  # there may be room until then
-            why = (error.strerror or str(error)).lower()
+        yield
+    except (OSError, RuntimeError) as error:  # the latter for links in a circle
+        number = getattr(error, "errno", None)
+        if number not in DISK_FULL:  # there may be room until then
+            why = (getattr(error, "strerror", None) or str(error)).lower()
             raise BadInputError(f"'{path}' cannot be written: {why}.") from error
+
+
+def _follow(path: Path) -> Path:
+    """The file that a report goes to: what is a link to it stays one."""
+    return path if path == STDOUT or is_device(path) else path.resolve()
 
 
 def _try_place(path: Path) -> None:
@@ -77,7 +91,8 @@ def set_aside(paths: Iterable[Path]) -> Iterator[None]:
     nothing that came of it, whenever it shows, and they are put back.
     """
     end = f"{os.getpid()}.old"  # another check may have the same report
-    moved = {path: path.with_name(f".{path.name}.{end}") for path in paths}
+    files = map(_follow, paths)
+    moved = {path: path.with_name(f".{path.name}.{end}") for path in files}
     moved = {path: aside for path, aside in moved.items() if _move(path, aside)}
     try:
         yield
@@ -109,11 +124,13 @@ def check_folder(path: Path) -> None:
     Raises:
         BadInputError: Nothing can be written there.
     """
-    if path.exists() and not path.is_dir():
-        raise BadInputError(f"'{path}' is a file. Expected the name of a folder.")
-    there = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise BadInputError(f"'{path}' cannot be made: '{there}' takes no files.")
+    with _refuse(path):
+        if path.exists() and not path.is_dir():
+            raise BadInputError(f"'{path}' is a file. Expected the name of a folder.")
+        places = (path, *path.absolute().parents)
+        there = next(place for place in places if place.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise BadInputError(f"'{path}' cannot be made: '{there}' takes no files.")
 
 
 def write_report(path: Path, text: str) -> None:
@@ -128,18 +145,19 @@ def write_report(path: Path, text: str) -> None:
         sys.stdout.flush()
         return
     data = text.encode("utf-8", errors="backslashreplace")
-    written = _place_unfinished(path)
+    file = _follow(path)
+    written = _place_unfinished(file)
     try:
-        if (descriptor := find_descriptor(path)) is not None:
+        if (descriptor := find_descriptor(file)) is not None:
             write_descriptor(descriptor, data)
-        elif path.is_fifo():
-            write_pipe(path, data)
+        elif file.is_fifo():
+            write_pipe(file, data)
         else:
             written.write_bytes(data)
-        if written != path:
-            written.replace(path)
+        if written != file:
+            written.replace(file)
     except OSError as error:
-        if written != path:
+        if written != file:
             with contextlib.suppress(OSError):
                 written.unlink()
         raise ClusterError(f"'{path}' could not be written: {error}.") from error

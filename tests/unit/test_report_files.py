@@ -13,7 +13,7 @@ import pytest
 
 from distbench.errors import BadInputError, ClusterError
 from distbench.report.descriptors import find_descriptor
-from distbench.report.files import check_place, write_report
+from distbench.report.files import check_folder, check_place, set_aside, write_report
 from distbench.report.pipes import hold_pipe
 
 
@@ -32,14 +32,36 @@ def test_a_report_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -
         (".", "is a folder"),
         ("no/x.json", "there is no folder"),
         ("x" * 253, "cannot be written: file ?name too long"),
+        ("x" * 300, "cannot be written: file ?name too long"),
+        ("circle", "cannot be written: .*(levels of symbolic links|symlink loop)"),
     ],
-    ids=["folder", "nowhere", "long"],
+    ids=["folder", "nowhere", "long", "longer", "circle"],
 )
 def test_a_place_that_cannot_be_written_is_refused(
     tmp_path: Path, name: str, message: str
 ) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
     with pytest.raises(BadInputError, match=message):
         check_place(tmp_path / name)
+
+
+def test_a_folder_with_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="file name too long"):
+        check_folder(tmp_path / ("x" * 300))
+
+
+def test_a_link_to_a_report_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    kept, link = tmp_path / "kept" / "verdict.json", tmp_path / "latest.json"
+    kept.write_text("old")
+    link.symlink_to(kept)
+    check_place(link)
+    with set_aside([link]):
+        assert not kept.exists()
+        write_report(link, "new")
+    assert kept.read_text() == "new"
+    assert link.is_symlink()
+    assert [*kept.parent.iterdir()] == [kept]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="has no folder of the kernel's")
