@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from argparse import ArgumentTypeError
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,6 +153,8 @@ class Collector:
         self._is_xdist_worker = hasattr(config, "workerinput")
         self._tests: dict[str, list[pytest.TestReport]] = {}
         self._void: set[str] = set()
+        self._earlier = ExitStack()
+        self._unwritten: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the verdicts that a report carries, from xdist's workers too.
@@ -168,29 +171,38 @@ class Collector:
         if report.nodeid not in self._void:
             self._tests.setdefault(report.nodeid, []).append(report)
 
+    def pytest_sessionstart(self) -> None:
+        """Take earlier reports away: none is to be read as one of this session."""
+        if places := self._list_places():
+            from distbench.report.files import set_aside
+
+            files = [place for name, place in places.items() if name in _FILES]
+            self._earlier.enter_context(set_aside(files))
+
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write what was asked for, if tests were run."""
         places = self._list_places()
-        if self._is_xdist_worker or not places:
+        if not places:
             return
+        from distbench.errors import ClusterError
+
+        for name, place in places.items():
+            try:
+                self._write(name, place)
+            except ClusterError as error:
+                self._unwritten[name] = str(error)
+        self._earlier.close()
+        if self._unwritten and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def _write(self, name: str, place: Path) -> None:
         from distbench.options import CheckOptions
         from distbench.report.files import write_report
-        from distbench.report.page import verdict_to_html
         from distbench.verdict import merge_verdicts
         from distbench.verdict.document import verdict_from_json, verdict_to_json
 
-        documents = self._list_documents()
-        merged = merge_verdicts(verdict_from_json(text) for text in documents)
-        if place := places.get("distbench_json"):
-            write_report(place, verdict_to_json(merged) + "\n")
-        if place := places.get("distbench_html"):
-            write_report(place, verdict_to_html(merged, CheckOptions()))
-        if place := places.get("distbench_tensorboard"):
-            from distbench.summaries import write_summaries
-
-            write_summaries(merged, CheckOptions(), place)
-        if place := places.get("distbench_tests"):
+        if name == "distbench_tests":
             from distbench.history.suite import make_suite_verdict
 
             outcomes = [
@@ -200,12 +212,28 @@ class Collector:
             ]
             suite = make_suite_verdict(outcomes, "pytest")
             write_report(place, verdict_to_json(suite) + "\n")
+            return
+        documents = self._list_documents()
+        merged = merge_verdicts(verdict_from_json(text) for text in documents)
+        if name == "distbench_json":
+            write_report(place, verdict_to_json(merged) + "\n")
+        elif name == "distbench_html":
+            from distbench.report.page import verdict_to_html
+
+            write_report(place, verdict_to_html(merged, CheckOptions()))
+        else:
+            from distbench.summaries import write_summaries
+
+            write_summaries(merged, CheckOptions(), place)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the verdicts are."""
         from distbench.errors import count_things
 
         for name, place in self._list_places().items():
+            if name in self._unwritten:
+                terminalreporter.write_line(f"distbench: {self._unwritten[name]}")
+                continue
             told = count_things(len(self._list_documents()), "verdict")
             if name == "distbench_tests":
                 ended = sum(map(_has_ended, self._tests.values()))
@@ -221,8 +249,11 @@ class Collector:
         ]
 
     def _list_places(self) -> dict[str, Path]:
-        """Where verdicts go, by the option; nowhere if tests are only listed."""
-        if self._config.option.collectonly:
+        """Where verdicts go, by the option; nowhere if tests are only listed.
+
+        Of xdist's processes the controller alone writes.
+        """
+        if self._config.option.collectonly or self._is_xdist_worker:
             return {}
         options = {name: self._config.getoption(name) for name in (*_FILES, *_FOLDERS)}
         return {name: place for name, place in options.items() if place}

@@ -300,6 +300,37 @@ def test_tests_that_are_only_listed_leave_earlier_verdicts_alone(
     result.stdout.no_fnmatch_line("distbench: *")
 
 
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_report_that_cannot_be_written_leaves_the_others_and_is_told(
+    suite: pytest.Pytester, passes: bool
+) -> None:
+    """Earlier ones are away from the start, or they would be read as new."""
+    (folder := suite.path / "gone").mkdir()
+    (suite.path / "t.json").write_text(verdict_to_json(make_verdict(make_run())))
+    result = run_suite(
+        suite,
+        f"""
+        from pathlib import Path
+
+        def test_it():
+            Path({str(folder)!r}).rmdir()
+            assert {passes} and not Path("t.json").exists()
+        """,
+        "--distbench-json=gone/v.json",
+        "--distbench-tests=t.json",
+    )
+    codes = pytest.ExitCode
+    assert result.ret == (codes.INTERNAL_ERROR if passes else codes.TESTS_FAILED)
+    result.stdout.fnmatch_lines(
+        [
+            "*distbench: 'gone/v.json' could not be written*",
+            "*distbench: 1 test in t.json",
+        ]
+    )
+    suite_verdict = verdict_from_json((suite.path / "t.json").read_text())
+    assert [run.scenario for run in suite_verdict.runs] != [make_run().scenario]
+
+
 @pytest.mark.parametrize(
     ("option", "words"),
     [
