@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from distbench.history.limits import Limits
 from distbench.history.night import Key, Night, Row
-from distbench.verdict import Status
+from distbench.verdict import NOT_EXECUTED, Status
 
 Kind = Literal[
     "new failure",
@@ -195,6 +195,8 @@ def _judge_statuses(old: Row | None, new: Row | None) -> tuple[Kind | None, bool
         return None, False
     if weights[0] < weights[1]:
         return "worse", False
+    if new.status in NOT_EXECUTED:
+        return "gone", False  # nobody knows whether it is any better
     return "fixed" if new.status is Status.PASS and weights[0] > 1 else "better", False
 
 

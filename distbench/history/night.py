@@ -23,7 +23,7 @@ from distbench.verdict import (
     combine_statuses,
 )
 
-_VARYING = ("dtype", "examples", "seed", "steps", "keras", "jit")
+_VARYING = ("dtype", "examples", "loss_weight", "seed", "steps", "keras", "jit")
 """Settings that a scenario's id does not say."""
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Scenario)}
 _MESSAGE_LENGTH = 500
@@ -162,15 +162,20 @@ def make_night(
     when = started or verdict.begun or datetime.now(timezone.utc)
     return Night(
         started=when.astimezone(timezone.utc),
-        target=verdict.target.replace(base, ""),
+        target=_shorten(verdict.target, base),
         environment=verdict.environment,
         rows=tuple(rows),
     )
 
 
+def _shorten(target: str, base: str) -> str:
+    """A target, or several, relative to a folder."""
+    return ", ".join(each.removeprefix(base) for each in target.split(", "))
+
+
 def _make_key(run: Run, target: str, base: str) -> Key:
     return Key(
-        target=str(run.setup.get("target", target)).replace(base, ""),
+        target=_shorten(str(run.setup.get("target", target)), base),
         scenario=run.scenario,
         tier=run.tier,
         variant=_name_variant(run.setup),

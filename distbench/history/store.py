@@ -106,11 +106,14 @@ class History:
         One whose verdict does not say when it began is kept with the time at which it
         was added. Times of its runs, down to the last digits, do not come again.
         """
-        if not self._path.is_file():
+        if not self._is_there():
             return None
         rows = list(map(_encode_row, night.rows))
         is_measured = any(row.seconds for row in night.rows)
-        with self._open() as database:
+        with self._open(create=True) as database:
+            if _is_empty(database):  # or another process makes the tables right now
+                return None
+            self._check(database)
             alike = database.execute(
                 "SELECT id FROM nights WHERE target = ? AND (? OR started = ?) "
                 "ORDER BY id",
@@ -156,15 +159,10 @@ class History:
 
     @contextmanager
     def _open(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-        if not create and not self._path.is_file():
+        if not self._is_there() and not create:
             raise BadInputError(
                 f"There is no history '{self._path}'. Expected a file that "
                 "'scripts/nightly' or 'distbench history --add VERDICT.json' wrote."
-            )
-        if self._path.exists() and not self._path.is_file():
-            raise BadInputError(
-                f"'{self._path}' is no history, but a folder, a device or a pipe. "
-                "Expected the name of a file, which need not be there yet."
             )
         try:
             # Transactions begin and end where this module says so.
@@ -187,9 +185,23 @@ class History:
                 f"{_NEW}."
             ) from error
 
+    def _is_there(self) -> bool:
+        """Whether there is a file."""
+        try:
+            is_there, is_file = self._path.exists(), self._path.is_file()
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise BadInputError(f"'{self._path}' can be no history: {why}.") from error
+        if is_there and not is_file:
+            raise BadInputError(
+                f"'{self._path}' is no history, but a folder, a device or a pipe. "
+                "Expected the name of a file, which need not be there yet."
+            )
+        return is_there
+
     def _prepare(self, database: sqlite3.Connection) -> None:
         """Make the tables in a new file. The caller holds the lock."""
-        if database.execute(_COUNT_TABLES).fetchone() != (0,):
+        if not _is_empty(database):
             self._check(database)
             return
         for table in _TABLES:
@@ -198,7 +210,7 @@ class History:
         database.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def _check(self, database: sqlite3.Connection) -> None:
-        if database.execute(_COUNT_TABLES).fetchone() == (0,):
+        if _is_empty(database):
             raise BadInputError(f"The history '{self._path}' holds no night yet.")
         (application,) = database.execute("PRAGMA application_id").fetchone()
         (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -212,6 +224,10 @@ class History:
                 f"The history '{self._path}' has schema {version}, and this distbench "
                 f"knows {SCHEMA}: {_NEW}."
             )
+
+
+def _is_empty(database: sqlite3.Connection) -> bool:
+    return bool(database.execute(_COUNT_TABLES).fetchone() == (0,))
 
 
 def _read_night(database: sqlite3.Connection, number: int) -> Night:

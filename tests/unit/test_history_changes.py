@@ -62,6 +62,8 @@ def test_what_is_worse_is_told(old: dict | None, new: dict, kind: str) -> None:
         ({"status": Status.SKIPPED}, {}, ["better"]),
         (FAIL, {"status": Status.UNDECIDABLE}, ["better"]),
         ({"status": Status.SKIPPED}, {"status": Status.REFUSED}, []),
+        (FAIL, {"status": Status.SKIPPED}, ["gone"]),
+        ({"status": Status.UNDECIDABLE}, {"status": Status.REFUSED}, ["gone"]),
         ({}, {**FAIL, "quarantined": True}, ["quarantined"]),
         ({**FAIL, "quarantined": True}, {**FAIL, "quarantined": True}, []),
         ({**FAIL, "quarantined": True}, {}, ["fixed"]),

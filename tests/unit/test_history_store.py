@@ -181,14 +181,20 @@ def write_other(file: Path) -> None:
         (lambda file: file.write_text("{}" * 5000), "is no history, or is damaged"),
         (lambda file: file.touch(), "holds no night"),
         (lambda file: None, "There is no history"),
+        (lambda file: file.mkdir(), "but a folder, a device or a pipe"),
     ],
-    ids=["other", "text", "empty", "none"],
+    ids=["other", "text", "empty", "none", "folder"],
 )
 def test_a_file_that_is_no_history_is_told(tmp_path: Path, write, message: str) -> None:
     file = tmp_path / "h.sqlite"
     write(file)
     with pytest.raises(BadInputError, match=message):
         History(file).list_nights(5)
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="can be no history: file name too long"):
+        History(tmp_path / ("x" * 300)).find_copy(make_night(make_row()))
 
 
 @pytest.mark.parametrize(
@@ -235,6 +241,24 @@ def test_a_scenario_is_the_same_one_in_another_checkout(tmp_path: Path) -> None:
     assert keys[0].target == "opt/adam.py:make"
 
 
+def test_a_folder_within_a_path_is_no_beginning_of_it() -> None:
+    verdict = make_verdict(make_run(), target="/home/work/a.py:b, /work/c.py:d")
+    night = read_verdict(verdict, root=Path("/work"))
+    assert night.target == "/home/work/a.py:b, c.py:d"
+
+
+@pytest.mark.parametrize("is_made", [True, False], ids=["empty", "none"])
+def test_a_history_without_a_night_has_no_copy_of_any(
+    tmp_path: Path, is_made: bool
+) -> None:
+    """As a file is that was made beforehand, or whose first night is being added."""
+    file = tmp_path / "h.sqlite"
+    if is_made:
+        file.touch()
+    assert History(file).find_copy(make_night(make_row())) is None
+    assert file.exists() == is_made
+
+
 SETUP = {
     "target": "a.b:c",
     "dtype": "float32",
@@ -258,6 +282,8 @@ SETUP = {
         ({"split": [8, 0]}, "split=8,0"),
         ({"split": [8]}, ""),
         ({"dtype": "float64", "examples": 64}, "dtype=float64 examples=64"),
+        ({"loss_weight": 1.0}, ""),
+        ({"loss_weight": 0.25}, "loss_weight=0.25"),
         ({"jit": False, "keras": "3", "seed": 2}, "seed=2 keras=3 jit=False"),
     ],
 )
