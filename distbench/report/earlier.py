@@ -41,7 +41,9 @@ VERDICT = Kind(
 PAGE = Kind(
     name="page of a report",
     pattern=re.compile(
-        r'\s*<!DOCTYPE html>.*?<p class="brand">distbench</p>', re.DOTALL
+        r"\s*<!DOCTYPE html>.*?"  # the second is of pages of before
+        r'<(meta name="generator" content="distbench"|p class="brand">distbench</p)>',
+        re.DOTALL,
     ),
 )
 SUITE = Kind(

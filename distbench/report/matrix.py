@@ -26,7 +26,8 @@ def make_matrix(verdict: Verdict) -> Matrix:
     clusters = tuple(dict.fromkeys(run.cluster for run in verdict.runs))
     rows: dict[tuple[str, str], dict[str, list[tuple[int, Run]]]] = {}
     for number, run in enumerate(verdict.runs, 1):
-        scenario = run.scenario.replace(f"-{run.cluster}", "", 1)
+        end = f"-{run.cluster}" if run.cluster else ""  # a test has none
+        scenario = run.scenario.replace(end, "", 1)
         cells = rows.setdefault((scenario, run.tier), {})
         cells.setdefault(run.cluster, []).append((number, run))
     return Matrix(

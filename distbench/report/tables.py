@@ -113,7 +113,10 @@ def _map_variables(compared: Sequence[Compared], finding: Finding) -> Table:
         names,
         key=lambda name: (
             name != finding.variable,
-            -max(_weigh(worst[name, r]) for r in columns if (name, r) in worst),
+            -max(
+                (_weigh(worst[name, r]) for r in columns if (name, r) in worst),
+                default=0.0,  # compared on replicas for which there is no room
+            ),
         ),
     )
     shown = set(heaviest[:MOST_ROWS])

@@ -28,6 +28,7 @@ from distbench.codes import CODES
 from distbench.details import Details
 from distbench.options import CheckOptions
 from distbench.report import page as page_module
+from distbench.report.matrix import make_matrix
 from distbench.report.page import MOST_BYTES, verdict_to_html
 from distbench.report.tables import make_finding_tables, make_run_tables
 from distbench.verdict import Status
@@ -135,6 +136,28 @@ def test_tables_have_headings_and_captions():
     plots = [found for found, _ in page.find("figure") if "data-plot" in found]
     assert {found["data-plot"] for found in plots} == {"map", "lines", "norms", "bars"}
     assert len(page.find("figcaption")) == len(page.find("figure"))
+
+
+def test_a_variable_of_replicas_beyond_the_table_has_an_empty_row():
+    verdict = make_checked_verdict()
+    run = verdict.runs[0]
+    assert run.details is not None
+    finding = run.findings[0]
+    known = next(
+        c for c in run.details.compared if c.variable == finding.variable and c.wrong
+    )
+    known = replace(known, step=finding.step, phase=finding.phase)
+    many = [replace(known, replica=replica) for replica in range(70)]
+    last = replace(known, variable="last", replica=69)
+    details = Details(compared=(*many, last))
+    by_variable, *_ = make_finding_tables(details, finding)
+    assert [name for name, _ in by_variable.rows] == [finding.variable, "last"]
+
+
+def test_the_name_of_a_test_stays_whole_in_the_matrix():
+    run = make_run(scenario="test_x[a-b]", cluster="", tier="")
+    ((name, *_),) = make_matrix(make_verdict(run)).rows
+    assert name == "test_x[a-b]"
 
 
 def test_the_numbers_of_a_finding_are_in_its_tables():

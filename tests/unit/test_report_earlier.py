@@ -41,6 +41,13 @@ WRITTEN: dict[str, tuple[Kind, Callable[[], str]]] = {
 NOTES = "# Notes\n\nNobody has these twice.\n"
 
 
+def test_a_page_of_many_targets_is_known_by_its_beginning(tmp_path: Path) -> None:
+    place = tmp_path / "page.html"
+    verdict = make_verdict(make_run(), target=", ".join(["a.py:b"] * 20_000))
+    place.write_text(verdict_to_html(verdict, CheckOptions()))
+    check_report(place, PAGE, {})
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_an_earlier_report_of_its_kind_alone_is_replaced(
     tmp_path: Path, name: str
