@@ -183,16 +183,16 @@ class Judging:
         def run() -> Mapping[str, Judged]:
             try:
                 seen = self._observe_again(other)
+                if not isinstance(seen, Observation):
+                    return {run.tier: Judged(run) for run in seen}
+                shelves.callback(seen.clear_arrays)
+                judged = self._judge(other, seen, shelves)
+                return {each.run.tier: each for each in judged}
             except BadInputError as error:
-                # One device itself may not be able to.
+                # One device itself may not be able to, or a task.
                 name = item.scenario.id
                 self._launch.log(f"{name} could not be run again {way.words}: {error}")
                 return {}
-            if not isinstance(seen, Observation):
-                return {run.tier: Judged(run) for run in seen}
-            shelves.callback(seen.clear_arrays)
-            judged = self._judge(other, seen, shelves)
-            return {each.run.tier: each for each in judged}
 
         return run
 

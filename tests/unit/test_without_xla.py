@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +12,9 @@ from verdict_samples import make_finding, make_run
 
 from distbench.checking import judging
 from distbench.checking.plan import Planned
-from distbench.cluster import ClusterSpec
+from distbench.checking.uncompiled import UNCOMPILED
+from distbench.cluster import ClusterSpec, Task
+from distbench.launch.failure import TaskFailedError
 from distbench.observe import Launch, Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
@@ -49,3 +52,24 @@ def test_the_run_without_it_is_made_once_for_all_tiers(
     seen = Observation(tiers=TIERS, evidence=evidence)
     assert [run.tier for run in found.judge(item, seen)] == list(TIERS)
     assert made == [False]
+
+
+def test_a_run_without_it_that_the_bench_cannot_use_takes_nothing_away() -> None:
+    """One task alone may be given other data: what was found before is told."""
+    told: list[str] = []
+    task = Task(role="worker", index=0)
+    failure = TaskFailedError("no", task=task, kind="input", message="other data")
+    found = judging.Judging(
+        parse_target("m:f"),
+        CheckOptions(clusters=("one",)),
+        TIERS,
+        cast(Launch, SimpleNamespace(log=told.append)),
+        wait_for_earlier=lambda _: None,
+        observe_again=lambda _: Observation(failure=failure, tiers=TIERS),
+    )
+    scenario = Scenario(target="m:f", workload="linear", cluster="one")
+    spec = ClusterSpec.parse("one")
+    item = Planned(scenario=scenario, spec=spec, optional=False)
+    run_again = found._defer(UNCOMPILED, item, 1.0, ExitStack())
+    assert run_again() == {}
+    assert told[0].endswith("could not be run again without XLA: other data")
