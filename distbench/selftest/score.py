@@ -9,8 +9,6 @@ from distbench.faults import Fault
 from distbench.unusual import Unusual
 from distbench.verdict import Finding, Run, Status, Verdict
 
-_EXECUTED = {Status.PASS, Status.FAIL, Status.ERROR, Status.UNDECIDABLE, Status.VACUOUS}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
@@ -110,7 +108,7 @@ def score_fault(
     fault: Fault, cluster: str, verdict: Verdict, seconds: float = 0.0
 ) -> Cell:
     """Hold a verdict against what was expected."""
-    runs = [run for run in verdict.runs if run.status in _EXECUTED]
+    runs, status = _judge_runs(verdict)
     firsts = [(run, run.findings[0] if run.findings else None) for run in runs]
 
     def all_right(is_right: Callable[[Finding], bool]) -> bool:
@@ -123,7 +121,7 @@ def score_fault(
     return Cell(
         fault=fault.name,
         cluster=cluster,
-        status=verdict.status if runs else Status.SKIPPED,
+        status=status,
         detected=bool(runs)
         and all(run.status is wanted for run in runs)
         and all_right(lambda finding: finding.warning == fault.warning),
@@ -143,18 +141,25 @@ def score_program(
     program: Unusual, cluster: str, verdict: Verdict, seconds: float = 0.0
 ) -> Passed:
     """Whether a correct program passed."""
-    runs = [run for run in verdict.runs if run.status in _EXECUTED]
-    refused = [run for run in verdict.runs if run.status is Status.REFUSED]
-    status = verdict.status if runs else Status.SKIPPED
-    if refused:
-        status = Status.REFUSED
+    runs, status = _judge_runs(verdict)
     return Passed(
         program=program.name,
         cluster=cluster,
         status=status,
-        found=_list_alarms((*runs, *refused)),
+        found=_list_alarms(runs),
         seconds=seconds,
     )
+
+
+def _judge_runs(verdict: Verdict) -> tuple[list[Run], Status]:
+    """The runs that the machine can have, and their status together.
+
+    Each is meant to be judged: what is refused was not.
+    """
+    runs = [run for run in verdict.runs if run.status is not Status.SKIPPED]
+    if any(run.status is Status.REFUSED for run in runs):
+        return runs, Status.REFUSED
+    return runs, verdict.status if runs else Status.SKIPPED
 
 
 def _list_alarms(runs: Sequence[Run]) -> tuple[str, ...]:

@@ -143,6 +143,12 @@ def test_a_cluster_that_the_machine_lacks_counts_for_nothing() -> None:
     assert not Score(faults=(cell,), unusual=()).ok
 
 
+def test_a_fault_that_is_refused_was_not_found() -> None:
+    cell = score(status=Status.REFUSED)
+    assert mark_cell(cell) == "missed"
+    assert not Score(faults=(cell, score(RIGHT)), unusual=()).ok
+
+
 @pytest.mark.parametrize(
     ("status", "alarms"),
     [
