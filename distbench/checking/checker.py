@@ -13,6 +13,7 @@ from itertools import groupby
 
 from distbench.checking.further import go_on, list_further
 from distbench.checking.judging import Judging
+from distbench.checking.kept import clear_traces
 from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
 from distbench.checking.own_keras import follow_target
@@ -193,6 +194,8 @@ class Checker:
         with closing(OneDevice(self._launch, group, scenarios=len(items))) as one:
             for item in items:
                 self._progress.start(item.scenario.id)
+                if self._options.keep is not None:
+                    clear_traces(self._options.keep, item.scenario.id)
                 for judged in self._run_one(item, one):
                     run = apply_expectations(judged, self._options.expect)
                     self._judged.setdefault(item.number, []).append(run)

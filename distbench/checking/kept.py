@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from pathlib import Path
 
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence
+from distbench.scenario.choices import TIERS
 from distbench.trace.files import write_trace
+
+_NAMES = ("observed", "reference")
 
 
 def make_place(folder: Path) -> None:
@@ -34,13 +39,25 @@ def keep_traces(folder: Path, scenario: str, evidence: Evidence) -> None:
     Raises:
         ClusterError: The machine could not write it, for lack of space for instance.
     """
-    for name, trace in (
-        ("observed", evidence.observed),
-        ("reference", evidence.reference),
-    ):
+    traces = (evidence.observed, evidence.reference)
+    for name, trace in zip(_NAMES, traces, strict=True):
         place = folder / scenario / evidence.tier / name
         make_place(place)
         try:
             write_trace(trace, place, "trace")
         except OSError as error:
             raise ClusterError(f"'{place}' could not be written: {error}.") from error
+
+
+def clear_traces(folder: Path, scenario: str) -> None:
+    """Take away what an earlier check kept of a scenario: it reads as what comes now.
+
+    Args:
+        folder: That of the traces.
+        scenario: Its id.
+    """
+    for tier in TIERS:
+        for name in _NAMES:
+            shutil.rmtree(folder / scenario / tier / name, ignore_errors=True)
+        with contextlib.suppress(OSError):  # none is there, or somebody else's file is
+            (folder / scenario / tier).rmdir()

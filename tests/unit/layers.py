@@ -224,7 +224,7 @@ ALLOWED: dict[str, set[str]] = {
         "verdict",
         "launch",
     },
-    "checking.kept": {"errors", "evidence", "trace.files"},
+    "checking.kept": {"errors", "evidence", "scenario", "trace.files"},
     "checking.uneven": {"split"},
     "checking.stuck": {
         "checking.uneven",
@@ -323,6 +323,7 @@ ALLOWED: dict[str, set[str]] = {
         *_TOP,
         "checking.further",
         "checking.judging",
+        "checking.kept",
         "checking.lanes",
         "checking.launches",
         "checking.own_keras",

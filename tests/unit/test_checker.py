@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -50,6 +51,22 @@ def test_an_expected_finding_is_a_pass_in_what_is_told_meanwhile(
     made._tell_all([item], None)
     assert [run.status for run in told] == [status]
     assert told[0].findings == run.findings
+
+
+def test_traces_of_an_earlier_check_are_no_traces_of_this_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nor where this one raises, and keeps none. What others put there stays."""
+    made = make_checker(CheckOptions(keep=tmp_path), [])
+    monkeypatch.setattr(made, "_run_one", lambda item, one: iter([make_run()]))
+    for scenario in ("a", "b"):
+        for name in ("observed", "reference"):
+            (tmp_path / scenario / "bounded" / name).mkdir(parents=True)
+    (tmp_path / "a" / "notes").write_text("mine")
+    item = SimpleNamespace(scenario=SimpleNamespace(id="a"), number=0)
+    made._tell_all([item], None)
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes"]
+    assert len([*(tmp_path / "b" / "bounded").iterdir()]) == 2
 
 
 def test_an_error_tells_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
