@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class Fault:
     until: int | None = None
 
     def __post_init__(self) -> None:
+        self._take_numbers()
         roles = ("worker", "ps", "chief") if self.kind in OF_TASKS else ("replica",)
         wrong = (
             self.kind not in (*OF_TASKS, "drop", *OF_GRADIENTS)
@@ -99,12 +101,23 @@ class Fault:
         if self.amount is not None:
             self._check_amount(self.amount)
 
+    def _take_numbers(self) -> None:
+        """Take NumPy's numbers as Python's, as which alone a text has them."""
+        try:
+            for name in ("rank", "step", "until"):
+                if (value := getattr(self, name)) is not None:
+                    object.__setattr__(self, name, operator.index(value))
+            if self.amount is not None:
+                object.__setattr__(self, "amount", float(self.amount))
+        except (TypeError, ValueError, OverflowError):
+            raise _make_grammar_error(str(self)) from None
+
     def _check_amount(self, amount: float) -> None:
         if self.kind == "delay" and not 0 < amount < math.inf:
             raise BadInputError(
                 f"Fault '{self}': a delay must be a positive number of seconds."
             )
-        if self.kind == "flip" and (amount != int(amount) or not 0 <= amount < 64):
+        if self.kind == "flip" and not (0 <= amount < 64 and amount == int(amount)):
             raise BadInputError(
                 f"Fault '{self}': bits are numbered from 0 to 63, the lowest first."
             )
@@ -203,7 +216,9 @@ class Fault:
                 amount=None if parts["amount"] is None else float(parts["amount"]),
                 until=None if parts["until"] is None else int(parts["until"]),
             )
-        except OverflowError:
+        except BadInputError:
+            raise
+        except (OverflowError, ValueError):  # of too many digits
             raise _make_grammar_error(text) from None
 
     def __str__(self) -> str:

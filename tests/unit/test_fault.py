@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import distbench
@@ -47,6 +49,8 @@ def test_a_text_is_read_back_as_it_is_written(text: str) -> None:
         (Fault.corrupt(0, 1), "nan:replica:0@1"),
         (Fault.corrupt(1, 2, factor=8), "scale=8:replica:1@2"),
         (Fault.corrupt(0, 1, bit=0), "flip=0:replica:0@1"),
+        (Fault.corrupt(1, 2, factor=np.float64(3.5)), "scale=3.5:replica:1@2"),
+        (Fault.drop(np.int64(1), np.int32(2)), "drop:replica:1@2"),
     ],
     ids=str,
 )
@@ -95,6 +99,26 @@ def test_where_no_kind_is_near_nothing_is_suggested(text: str) -> None:
 def test_a_number_that_cannot_be_is_refused(text: str, match: str) -> None:
     with pytest.raises(BadInputError, match=match):
         Fault.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"kind": "flip", "amount": math.inf}, "bits are numbered"),
+        ({"kind": "flip", "amount": math.nan}, "bits are numbered"),
+        ({"kind": "scale", "amount": "much"}, "Expected kill:TASK@STEP"),
+        ({"kind": "nan", "rank": 0.5}, "Expected kill:TASK@STEP"),
+    ],
+    ids=str,
+)
+def test_what_is_no_number_is_refused(given: dict[str, Any], match: str) -> None:
+    with pytest.raises(BadInputError, match=match):
+        Fault(**{"role": "replica", "rank": 0, "step": 1, **given})
+
+
+def test_a_number_of_too_many_digits_is_refused() -> None:
+    with pytest.raises(BadInputError, match="Expected kill:TASK@STEP"):
+        Fault.parse(f"kill:worker:{'1' * 5000}@1")
 
 
 def test_a_gradient_is_corrupted_in_one_way() -> None:
