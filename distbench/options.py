@@ -227,7 +227,7 @@ class CheckOptions:
         check_in_flight(self.in_flight, *map(ClusterSpec.parse, self.clusters))
         if self.in_flight == 1:
             return
-        if self.tiers == ("free",):
+        if "free" in self.tiers:
             raise BadInputError(
                 "Steps in flight have no tier 'free': what they leave behind is "
                 "compared each time that all have ended. Expected exact or bounded."

@@ -71,7 +71,7 @@ def debug(
         Text,
         typer.Option(
             metavar="ID",
-            help="The scenario of a verdict. [default: the first that can be stopped]",
+            help="This one scenario. [default: the first that can be stopped]",
         ),
     ] = None,
     timeout: Annotated[
@@ -93,7 +93,7 @@ def debug(
         ref, options, stop = pick_stop(read_verdict(Path(target)), only)
     else:
         ref, options, stop = parse_target(target), CheckOptions(), Stop()
-        options = replace(options, clusters=("mwms:2",))
+        options = replace(options, clusters=("mwms:2",), only=only)
     options = replace(
         options,
         tiers=("bounded",),

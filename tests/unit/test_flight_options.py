@@ -29,9 +29,10 @@ def test_steps_in_flight_need_a_coordinator(changes: dict, match: str) -> None:
     ("changes", "match"),
     [
         ({"tiers": ("free",)}, "no tier 'free'"),
+        ({"tiers": ("free", "bounded")}, "no tier 'free'"),
         ({"restore_from": "one", "tiers": ("bounded",)}, "start afresh"),
     ],
-    ids=["free", "restored"],
+    ids=["free", "free-too", "restored"],
 )
 def test_what_steps_in_flight_cannot_have_is_refused(changes: dict, match: str) -> None:
     with pytest.raises(BadInputError, match=match):

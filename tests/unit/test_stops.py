@@ -12,9 +12,10 @@ from distbench.checking.debugging import end_at
 from distbench.cli.checked import Reports, check_once
 from distbench.cli.stops import pick_stop
 from distbench.errors import BadInputError, ClusterError
+from distbench.observe.debugging import Stopped
 from distbench.options import CheckOptions
 from distbench.stop import Stop
-from distbench.target import parse_target
+from distbench.target import TargetRef, parse_target
 from distbench.verdict import Run, Status, Verdict
 
 TARGET = "a.b:c"
@@ -145,3 +146,18 @@ def test_a_report_that_cannot_be_written_does_not_hide_the_verdict(
     assert "no space left" in told.err
     assert "missing-reduction" in told.out
     assert str(reports.json) not in told.out
+
+
+def test_a_target_is_stopped_in_the_scenario_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, call
+) -> None:
+    asked: list[CheckOptions] = []
+
+    def debug_target(ref: TargetRef, options: CheckOptions, *_: object) -> Stopped:
+        asked.append(options)
+        return Stopped(stops=1)
+
+    monkeypatch.setattr("distbench.checking.debugging.debug_target", debug_target)
+    name = "embedding-c-mwms:2-default"
+    assert call("debug", "a.b:c", "--only", name) == 0
+    assert [options.only for options in asked] == [name]
