@@ -170,12 +170,17 @@ def join_words(words: Iterable[str], limit: int = 6) -> str:
     return " and ".join([", ".join(items[:-1]), items[-1]] if items[1:] else items)
 
 
+def _show_number(number: object) -> str:
+    """With all of its digits, as a command takes it: `2`, `9.5367431640625e-07`."""
+    return str(number).removesuffix(".0")
+
+
 _OPTIONS: Mapping[str, Callable[[Any], str]] = {
     "steps": str,
     "dtype": str,
     "seed": str,
     "examples": str,
-    "loss_weight": "{:g}".format,
+    "loss_weight": _show_number,
     "keras": str,
     "engine": str,
     "split": lambda split: ",".join(map(str, split)),
@@ -185,7 +190,7 @@ _OPTIONS: Mapping[str, Callable[[Any], str]] = {
     "partitioner": str,
     "restore_partitioner": str,
     "jit": lambda jit: "on" if jit else "off",
-    "timeout_s": "{:g}".format,
+    "timeout_s": _show_number,
 }
 """Options of a check that belong to a command, if they are not the defaults."""
 

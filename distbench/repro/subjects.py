@@ -260,7 +260,7 @@ def _write_optimizer(case: Case, coordinator: str) -> str:
 
 
 def _write_weight(weight: float) -> str:
-    return "" if weight == 1 else f"{weight:g} * "
+    return "" if weight == 1 else f"{weight!r} * "
 
 
 def _write_reading(case: Case, holder: str) -> str:

@@ -111,6 +111,12 @@ def _take(document: Any, name: str, *kinds: type) -> Any:
     return value
 
 
+def _take_all(document: dict[str, Any], name: str, kind: type) -> tuple[Any, ...]:
+    """A list that has to be there, of values of a kind."""
+    values = _take(document, name, list)
+    return tuple(_take({name: value}, name, kind) for value in values)
+
+
 def _take_known(document: dict[str, Any], kind: type) -> dict[str, Any]:
     """The fields that are known: keys may be added under the same schema."""
     known = {known.name for known in fields(kind)}
@@ -178,13 +184,14 @@ def _decode_run(document: dict[str, Any]) -> Run:
 def _decode_finding(document: dict[str, Any]) -> Finding:
     for name in ("code", "phase", "variable", "explanation"):
         _take(document, name, str)
+    _take(document, "step", int)
     numbers = {name: _decode_number(document[name]) for name in _FINDING_NUMBERS}
     return Finding(
         **{
             **_take_known(document, Finding),
             **numbers,
-            "replicas": tuple(document["replicas"]),
-            "variables": tuple(document.get("variables", ())),
+            "replicas": _take_all(document, "replicas", int),
+            "variables": _take_all({"variables": [], **document}, "variables", str),
             "outcome": _decode_outcome(document.get("outcome")),
         }
     )

@@ -204,9 +204,13 @@ _ADAM = "distbench check o.py:adam -c mwms:2 --path none --tier bounded --worklo
             {"target": "o.py:adam", "steps": 5, "jit": False, "restore_from": ""},
             f"{_ADAM} --steps 5 --jit off",
         ),
+        (
+            {"target": "o.py:adam", "loss_weight": 2.0**-20, "timeout_s": 1234567.0},
+            f"{_ADAM} --loss-weight 9.5367431640625e-07 --timeout 1234567",
+        ),
         ({"target": "Program", "split": [5, 3]}, "pytest 'test_a.py::test_it[x]'"),
     ],
-    ids=["usual", "split", "options", "unnamed"],
+    ids=["usual", "split", "options", "numbers", "unnamed"],
 )
 def test_a_run_of_a_test_suite_says_itself_how_it_was_made(setup, command) -> None:
     run = make_run(setup={**setup, "test": "test_a.py::test_it[x]"})

@@ -97,6 +97,11 @@ def test_a_script_has_as_long_as_its_check_had(asked, given):
     assert f"signal.alarm({given})" in text
 
 
+def test_a_script_has_the_weight_of_the_losses_with_all_digits():
+    text = write(make_failed(setup={**SETUP, "loss_weight": 2.0**-20}))
+    assert "9.5367431640625e-07 * " in text
+
+
 @pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2", "ps:1+1"])
 def test_a_batch_of_another_size_is_shared_out_as_it_was(cluster):
     split = {"split": [8], "resized": {"1": [5]}}

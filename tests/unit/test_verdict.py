@@ -185,6 +185,27 @@ def test_other_text_is_no_verdict(broken: str) -> None:
         verdict_from_json(broken)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"step": "0"},
+        {"step": 0.5},
+        {"replicas": ["a"]},
+        {"replicas": "01"},
+        {"variables": [1]},
+    ],
+    ids=str,
+)
+def test_a_finding_has_numbers_where_they_are_due(changes: dict) -> None:
+    """Whoever goes on from one counts with them."""
+    verdict = make_verdict(make_run(Status.FAIL, FINDING))
+    document = json.loads(verdict_to_json(verdict))
+    document["runs"][0]["findings"][0] |= changes
+    (name,) = changes
+    with pytest.raises(BadInputError, match=f"'{name}' is no"):
+        verdict_from_json(json.dumps(document))
+
+
 def test_keys_that_a_newer_distbench_adds_are_left_out() -> None:
     verdict = make_verdict(make_run(Status.FAIL, FINDING))
     document = json.loads(verdict_to_json(verdict))
