@@ -92,9 +92,8 @@ def _judge(seen: Observation) -> Control:
     if seen.flight is not None:
         findings[seen.flight.tier] = judge_flight(seen.flight).findings
         torn = seen.flight.torn
+    minds_rows = any(map(find_row_sensitive, seen.evidence.values()))
+    seen.clear_arrays()
     return Control(
-        failure=seen.failure,
-        findings=findings,
-        torn=torn,
-        minds_rows=any(map(find_row_sensitive, seen.evidence.values())),
+        failure=seen.failure, findings=findings, torn=torn, minds_rows=minds_rows
     )

@@ -77,7 +77,9 @@ class Flights:
         except (BadInputError, ClusterError) as error:
             self._launch.log(f"{item.scenario.id} was tried in vain: {error}")
             return ()
-        return () if seen.flight is None else judge_flight(seen.flight).findings
+        found = () if seen.flight is None else judge_flight(seen.flight).findings
+        seen.clear_arrays()
+        return found
 
     def _fly_control(
         self, item: Planned, control: TargetRef | None, flight: Flight

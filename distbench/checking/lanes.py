@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
@@ -16,7 +17,7 @@ Result = TypeVar("Result")
 
 _POLL_S = 0.2
 _END_S = 30.0
-"""How long a lane may take to end what it has started."""
+"""How long the lanes may take to end what they have started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +82,10 @@ class Lanes(Generic[Result]):
             self._halt.set()
             raise
         finally:
+            until_s = time.monotonic() + _END_S
             for thread in threads:
                 if thread.ident is not None:
-                    thread.join(_END_S)
+                    thread.join(max(0.0, until_s - time.monotonic()))
 
     def wait_for_earlier(self, number: int) -> None:
         """Wait until the first so many pieces are done: for who is one of the next.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -129,6 +130,29 @@ def test_the_first_failure_in_the_plan_is_raised_and_the_others_halt() -> None:
     with pytest.raises(ValueError, match="the first"):
         lanes.run(make_pieces(fail_late, fail_early, go_on, lambda: 0))
     assert ended == ["third"]
+
+
+def test_lanes_that_do_not_listen_are_waited_for_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not one after the other: whoever pressed Ctrl-C waits as well."""
+    monkeypatch.setattr("distbench.checking.lanes._END_S", 1.0)
+    go_on = threading.Event()
+    meet = threading.Barrier(5, timeout=TIMEOUT_S)
+
+    def fail() -> int:
+        meet.wait()
+        raise ValueError("oh")
+
+    def wait() -> int:
+        meet.wait()
+        return int(go_on.wait(TIMEOUT_S))
+
+    begin_s = time.monotonic()
+    with pytest.raises(ValueError, match="oh"):
+        make_lanes(5).run(make_pieces(fail, *[wait] * 4))
+    assert time.monotonic() - begin_s < 3
+    go_on.set()
 
 
 def test_who_waits_for_room_or_for_others_halts() -> None:
