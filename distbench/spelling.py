@@ -35,9 +35,15 @@ def spell(field: str) -> str:
 
 
 def spell_given(field: str, value: object) -> str:
-    """An option with its value, as it is given: `--in-flight 8`, `in_flight=8`."""
+    """An option with its value, as it is given: `--split 4,4`, `split=(4, 4)`."""
     name = spell(field)
-    return f"{name} {value}" if name.startswith(_OPTION) else f"{name}={value!r}"
+    if not name.startswith(_OPTION):
+        return f"{name}={value!r}"
+    if isinstance(value, bool):
+        value = "on" if value else "off"
+    if isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    return f"{name} {value}"
 
 
 def spell_options(others: Mapping[str, str]) -> Callable[[str], str]:

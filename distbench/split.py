@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distbench.errors import BadInputError, count_things
+from distbench.spelling import spell_given
 
 
 def check_split(
@@ -85,14 +86,14 @@ def tell_split(sizes: Sequence[int]) -> str:
         sizes: Examples of each replica, of which there is at least one.
 
     Returns:
-        `--split 6,6` for 8 and 4 examples; it says of how many examples if that takes
-        another number of them.
+        `--split 6,6` for 8 and 4 examples, as the user gives it; it says of how many
+        examples if that takes another number of them.
     """
     share = -(-sum(sizes) // len(sizes))
-    even = ",".join([str(share)] * len(sizes))
+    even = spell_given("split", (share,) * len(sizes))
     total = share * len(sizes)
     of = "" if total == sum(sizes) else f" of {total} examples"
-    return f"'--split {even}'{of}"
+    return f"'{even}'{of}"
 
 
 def split_alike(sizes: tuple[int, ...], examples: int) -> tuple[int, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from distbench.spelling import spell_given
+
 XLA_FLAGS = "TF_XLA_FLAGS"
 """The variable that says which ops XLA compiles, whatever a program says of it."""
 _OFF = ("0", "-1")
@@ -50,5 +52,6 @@ def tell_compiled(jit: bool | None, device: str, environment: Mapping[str, Any])
         return ""
     flags = environment.get("variables", {}).get(XLA_FLAGS, "")
     is_set = compiles_ops(flags, device)
-    who = f"{XLA_FLAGS} ({flags})" if is_set else "'--jit on'"
-    return f"{who} has XLA compile ops, which may be why; '--jit off' leaves it out."
+    on, off = (f"'{spell_given('jit', value)}'" for value in (True, False))
+    who = f"{XLA_FLAGS} ({flags})" if is_set else on
+    return f"{who} has XLA compile ops, which may be why; {off} leaves it out."

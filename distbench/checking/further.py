@@ -14,6 +14,7 @@ from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.scenario.choices import WORKLOADS
+from distbench.spelling import spell_given
 from distbench.verdict import Run, Status
 
 LARGER = 1024.0
@@ -145,8 +146,9 @@ def _find_overflow(
     # Whoever asks the first replica alone is told nothing of the last one.
     fault = str(Fault.corrupt(replicas - 1, 1))
     what = "note: one device leaves out a step whose gradients are not finite"
+    given = spell_given("faults", str(fault))
     return Further(
-        unseen=f"{what}; all were finite here, and --fault {fault} shows such a step",
+        unseen=f"{what}; all were finite here, and {given} shows such a step",
         scenario=replace(scenario, faults=(fault,)),
         seen=f"{what}, so those of the last replica were NaN in step 1 of another run",
     )

@@ -13,6 +13,7 @@ from distbench.launch.spares import Spares
 from distbench.observe import Launch
 from distbench.observe.launching import OPEN_S
 from distbench.options import CheckOptions
+from distbench.spelling import spell_given
 
 _COMPILES = "TF_FUNCTION_JIT_COMPILE_DEFAULT"
 
@@ -40,7 +41,7 @@ def make_launch(
         raise BadInputError(
             f"{_COMPILES} has XLA compile every function as a whole, and such a step "
             "keeps none of the values that the bench looks at. Unset it. Expected: "
-            "jit_compile=True where it is meant, or '--jit on'."
+            f"jit_compile=True where it is meant, or '{spell_given('jit', True)}'."
         )
     return Launch(
         engine=engine or LocalEngine(),

@@ -13,6 +13,7 @@ from distbench.diagnose.flight_scale import CommonFactor
 from distbench.diagnose.names import name_steps, tell_more
 from distbench.errors import count_things
 from distbench.flight import Flight
+from distbench.spelling import spell
 from distbench.trace import WHOLE, Phase
 from distbench.verdict import Finding, Outcome
 
@@ -288,9 +289,9 @@ def _tell_torn(flight: Flight) -> str:
     if flight.torn:
         return f"{tell_open(flight)}. Update it by one op, as the Apply ops do."
     return (
-        "If one step at a time passes (without --in-flight), a step reads what another "
-        "one's rule has half written, such as a slot between its assignment and its "
-        "use, or a lookup table between its lookup and its insert."
+        f"If one step at a time passes (without {spell('in_flight')}), a step reads "
+        "what another one's rule has half written, such as a slot between its "
+        "assignment and its use, or a lookup table between its lookup and its insert."
     )
 
 

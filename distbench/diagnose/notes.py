@@ -20,6 +20,7 @@ from distbench.diagnose.links import Chain
 from distbench.diagnose.names import tell_more
 from distbench.diagnose.readings import Reading
 from distbench.evidence import Evidence
+from distbench.spelling import spell, spell_given
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
 from distbench.trace.packed import PACKED
 from distbench.trace.reshaped import RESHAPED
@@ -113,7 +114,7 @@ def note_left_out(reference: Trace) -> str:
     examples = sum(sum(reference.get_shards(step)) for step in range(len(counts)))
     return (
         f"note: {total} of {total + examples} examples are left out, so that shards "
-        "are even; fit counts uneven ones alike, which --split shows"
+        f"are even; fit counts uneven ones alike, which {spell('split')} shows"
     )
 
 
@@ -290,7 +291,7 @@ def note_compiled(evidence: Evidence) -> str:
         return ""
     return (
         "note: XLA compiles the step as a whole, so what it leaves was compared and "
-        "nothing on the way there; --jit off runs it without"
+        f"nothing on the way there; {spell_given('jit', False)} runs it without"
     )
 
 

@@ -124,5 +124,5 @@ class OfUnevenShards(Program):
 )
 def test_even_shards_are_named_where_nothing_raises_on_them(program, told) -> None:
     (run,) = distbench.check(program, "mirrored:2", tier="bounded").runs
-    words = "With even shards, as '--split 11,11' makes them, it does not"
+    words = "With even shards, as 'split=(11, 11)' makes them, it does not"
     assert (words in run.findings[0].explanation) == told

@@ -180,7 +180,7 @@ def test_shapes_that_the_split_makes_differ_are_told_with_it() -> None:
     (found,) = verdict.findings
     assert found.code == "collective-mismatch"
     assert "differ as the shards do, which hold" in found.explanation
-    assert "'--split " in found.explanation
+    assert "'split=(" in found.explanation
 
 
 def test_variables_that_each_process_names_otherwise_are_refused() -> None:

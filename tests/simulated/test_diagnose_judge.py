@@ -78,7 +78,7 @@ def test_a_step_that_is_not_seen_is_judged_by_what_it_leaves(fault, status):
     )
     judgement = judge(evidence)
     assert judgement.status is status
-    assert ("--jit off" in judgement.message) == (status is Status.PASS)
+    assert ("jit=False" in judgement.message) == (status is Status.PASS)
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 4])

@@ -62,10 +62,10 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": {"errors"},
     "digits": {"errors"},
     "dyadic": set(),
-    "xla": set(),
+    "xla": {"spelling"},
     "locks": set(),
     "input_file": {"errors"},
-    "split": {"errors"},
+    "split": {"errors", "spelling"},
     "partitioner": {"errors", "cluster", "spelling"},
     "fault": {"errors", "cluster", "spelling"},
     "spelling": set(),
@@ -193,6 +193,7 @@ ALLOWED: dict[str, set[str]] = {
     "diagnose.hypotheses": {"compare", "trace", *_EXPLAINING},
     "diagnose": {
         *_JUDGED - _DATA,
+        "spelling",
         "codes",
         "compare",
         "errors",
@@ -247,7 +248,7 @@ ALLOWED: dict[str, set[str]] = {
         "xla",
     },
     "checking.runs": {"checking.plan", "evidence", "observe", "trace", "verdict"},
-    "checking.further": {*_TOP, "checking.plan", "checking.runs", "evidence"},
+    "checking.further": {*_TOP, "checking.plan", "checking.runs", "spelling"},
     "checking.again": {*_TOP, "checking.plan", "evidence"},
     "checking.uncompiled": {"scenario", "verdict", "checking.again", "checking.runs"},
     "checking.drawing": {
@@ -291,7 +292,7 @@ ALLOWED: dict[str, set[str]] = {
         "checking.races",
     },
     "checking.lanes": {"launch"},
-    "checking.launches": {"errors", "launch", "observe", "options"},
+    "checking.launches": {"errors", "launch", "observe", "options", "spelling"},
     "checking.telling": {"options", "scenario", "verdict"},
     "checking.own_keras": {"errors", "observe", "options", "spelling"},
     "checking.debugging": {

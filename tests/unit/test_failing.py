@@ -169,7 +169,7 @@ def test_what_is_raised_under_xla_is_told_with_the_option_that_leaves_it_out(
     controls = cast(Controls, SimpleNamespace(run=lambda *_: None))
     failing = Failing(("bounded",), controls, _observe_nothing)
     [run] = failing.judge(item, Observation(failure=failure), failure)
-    assert ("'--jit off'" in run.findings[0].explanation) == bool(jit)
+    assert ("'jit=False'" in run.findings[0].explanation) == bool(jit)
 
 
 @pytest.mark.parametrize(
@@ -211,4 +211,4 @@ def test_what_is_raised_of_uneven_shards_alone_is_told_with_even_ones(
     assert run.status is Status.FAIL
     even = [replace(item, scenario=replace(scenario, split=wanted))] if wanted else []
     assert asked == even
-    assert ("'--split 4,4'" in run.findings[0].explanation) == told
+    assert ("'split=(4, 4)'" in run.findings[0].explanation) == told

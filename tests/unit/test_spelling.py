@@ -32,6 +32,29 @@ def test_the_command_line_calls_every_option_what_its_help_does() -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "shell", "python"),
+    [
+        ("split", (4, 4), "--split 4,4", "split=(4, 4)"),
+        ("jit", False, "--jit off", "jit=False"),
+        ("jit", True, "--jit on", "jit=True"),
+        ("faults", "drop:ps:0@1", "--fault drop:ps:0@1", "faults='drop:ps:0@1'"),
+    ],
+)
+def test_an_option_is_told_as_it_is_given(
+    field: str, value: object, shell: str, python: str
+) -> None:
+    told: list[str] = []
+
+    def tell() -> int:
+        told.append(spell_given(field, value))
+        return 0
+
+    assert run_command(tell) == 0
+    assert told == [shell]
+    assert spell_given(field, value) == python
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ("-c mwms:2 --in-flight 8", "Received: --in-flight 8."),

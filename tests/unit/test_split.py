@@ -54,9 +54,9 @@ def test_fewer_examples_than_replicas_are_refused() -> None:
 @pytest.mark.parametrize(
     ("sizes", "told"),
     [
-        ((8, 4), "'--split 6,6'"),
-        ((5, 4, 0), "'--split 3,3,3'"),
-        ((5, 4), "'--split 5,5' of 10 examples"),
+        ((8, 4), "'split=(6, 6)'"),
+        ((5, 4, 0), "'split=(3, 3, 3)'"),
+        ((5, 4), "'split=(5, 5)' of 10 examples"),
     ],
 )
 def test_the_option_that_makes_shards_even_is_told(

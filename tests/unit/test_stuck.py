@@ -102,7 +102,7 @@ def test_shapes_that_differ_as_the_shards_do_are_told_with_the_split(
         }
     )
     told = make_mismatch(failure, SPEC, (None, None), shards).explanation
-    assert ("'--split 4,4'" in told) is is_told
+    assert ("'split=(4, 4)'" in told) is is_told
     assert ("which hold 5 and 3 examples" in told) is is_told
 
 
@@ -111,12 +111,12 @@ def test_shapes_of_the_devices_of_a_task_are_held_against_the_shards():
     wait = {**wait_in(7, mismatch=True), "shapes": ["[10]", "[8]", "[6]"]}
     told = make_mismatch(fail({FIRST: wait}), spec, (None,), (5, 4, 3)).explanation
     assert "which hold 5, 4 and 3 examples" in told
-    assert "'--split 4,4,4'" in told
+    assert "'split=(4, 4, 4)'" in told
 
 
 def test_other_collectives_are_no_matter_of_the_split():
     failure = fail({FIRST: wait_in(7, "[40]"), SECOND: wait_in(8, "[24]")})
-    assert "--split" not in make_mismatch(failure, SPEC, (None,), (5, 3)).explanation
+    assert "split=" not in make_mismatch(failure, SPEC, (None,), (5, 3)).explanation
 
 
 def test_shards_are_those_of_the_run_on_one_device(tmp_path):

@@ -51,5 +51,5 @@ def test_a_refusal_names_who_has_xla_compile() -> None:
     benchs = {"variables": {"TF_XLA_FLAGS": "--tf_xla_cpu_global_jit"}}
     assert tell_compiled(None, "cpu", own) == ""
     assert tell_compiled(True, "cpu", own).startswith(f"TF_XLA_FLAGS ({ON_CPUS}) has")
-    assert tell_compiled(True, "cpu", benchs).startswith("'--jit on' has")
-    assert "'--jit off' leaves it out" in tell_compiled(True, "cpu", {})
+    assert tell_compiled(True, "cpu", benchs).startswith("'jit=True' has")
+    assert "'jit=False' leaves it out" in tell_compiled(True, "cpu", {})
