@@ -18,6 +18,4 @@ def apply_expectations(run: Run, expect: Iterable[str]) -> Run:
     if run.status is not Status.FAIL or not found or not found <= set(expect):
         return run
     names = ", ".join(sorted(found))
-    return dataclasses.replace(
-        run, status=Status.PASS, message=f"as expected: {names}".strip()
-    )
+    return dataclasses.replace(run, status=Status.PASS, message=f"as expected: {names}")

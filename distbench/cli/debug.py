@@ -1,142 +1,136 @@
-"""The commands for one wrong number: `repro` and `shrink`."""
+"""`distbench debug`: a prompt at one value of one replica's step."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from distbench.cli.outcome import EXIT_UNDECIDED
+from distbench.cli.arguments import DTYPE, KERAS, PATH, SEED, WORKLOAD
 from distbench.errors import BadInputError
-from distbench.input_file import read_input
 
 if TYPE_CHECKING:
-    from distbench.verdict import Verdict
+    from distbench.options import CheckOptions
+    from distbench.stop import Stop
+    from distbench.target import TargetRef
+
+_DEADLINE_S = 3600.0
+_LISTED = 12
+
+Text = str | None
+Number = int | None
 
 
-def repro(
-    verdict: Annotated[
-        Path,
+def debug(
+    target: Annotated[
+        str,
         typer.Argument(
-            metavar="VERDICT.json", help="What 'distbench check --json' wrote."
+            metavar="TARGET|VERDICT.json",
+            help="What is checked, or what 'distbench check --json' wrote of it: then "
+            "it stops where the first finding is.",
         ),
     ],
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="FILE", help="Where the script goes."),
-    ],
-    only: Annotated[
-        str | None,
+    cluster: Annotated[
+        Text,
         typer.Option(
-            metavar="ID", help="The scenario to show. [default: the first that failed]"
+            "-c",
+            "--cluster",
+            metavar="SPEC",
+            help="one, mirrored:R, central:R or mwms:W. [default: mwms:2]",
         ),
     ] = None,
-) -> int:
-    """Write a script that shows a finding with TensorFlow and NumPy alone."""
-    from distbench.report.earlier import SCRIPT, check_report
-    from distbench.report.files import STDOUT, write_report
-    from distbench.repro.case import pick_case
-    from distbench.repro.script import write_script
-
-    read = read_verdict(verdict)
-    case = pick_case(read, only)
-    taken = {"the verdict": verdict}
-    if case.target.kind == "file":
-        taken["the file of the subject"] = Path(case.target.path)
-    check_report(output, SCRIPT, taken)
-    text = write_script(case, read.environment)
-    write_report(output, text)
-    typer.echo(
-        f"{output}: shows {case.finding.code} of {case.run.scenario} in "
-        f"{len(text.splitlines())} lines; run it with Python.",
-        err=output == STDOUT,
-    )
-    return 0
-
-
-def shrink(
-    verdict: Annotated[
-        Path,
-        typer.Argument(
-            metavar="VERDICT.json", help="What 'distbench check --json' wrote."
-        ),
-    ],
-    output: Annotated[
-        Path | None,
+    step: Annotated[
+        Number, typer.Option(metavar="S", help="Step, from 0. [default: 0]")
+    ] = None,
+    phase: Annotated[
+        Text,
         typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Where the smaller verdict goes. [default: VERDICT.small.json]",
+            metavar="P",
+            help="loss, local_gradient, reduced_gradient, applied_gradient, slot, "
+            "variable or iterations. [default: local_gradient]",
         ),
     ] = None,
+    replica: Annotated[
+        Number, typer.Option(metavar="R", help="Replica, from 0. [default: 0]")
+    ] = None,
+    variable: Annotated[
+        Text,
+        typer.Option(
+            metavar="NAME", help="Its path, or the end of it. [default: each]"
+        ),
+    ] = None,
+    path: Annotated[Text, PATH] = None,
+    workload: Annotated[Text, WORKLOAD] = None,
+    dtype: Annotated[Text, DTYPE] = None,
+    seed: Annotated[Number, SEED] = None,
+    keras: Annotated[Text, KERAS] = None,
     only: Annotated[
-        str | None,
+        Text,
         typer.Option(
             metavar="ID",
-            help="The scenario to shrink. [default: the first that failed]",
+            help="This one scenario. [default: the first that can be stopped]",
         ),
     ] = None,
-    tries: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Checks at most.")
-    ] = 12,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Deadline of the whole, in seconds.")
+    ] = _DEADLINE_S,
 ) -> int:
-    """Find the smallest scenario that still shows a finding."""
-    from distbench.escape import escape_controls
-    from distbench.report.earlier import VERDICT, check_report
-    from distbench.report.files import STDOUT, write_report
-    from distbench.repro.case import find_target, list_failed, read_scenario
-    from distbench.shrink import make_start, name_options, shrink
-    from distbench.verdict.document import verdict_to_json
+    """Stop in pdb where a value of a replica's step comes by.
 
-    output = output or verdict.with_suffix(".small.json")
-    check_report(output, VERDICT, {"the verdict": verdict})
-    read = read_verdict(verdict)
-    run = next(list_failed(read, only))
-    scenario = read_scenario(read, run)
-    wanted = next(finding for finding in run.findings if not finding.warning)
-    target = find_target(scenario.target)
-    start = make_start(scenario, run)
-
-    from distbench.checking.checker import check_target
-
-    smallest = None
-    checked = shrink(
-        start, wanted, lambda options: check_target(target, options), tries
-    )
-    try:
-        for made in checked:
-            typer.echo(
-                f"{'shows it' if made.shows else 'does not'}: "
-                f"{name_options(made.options)} ({escape_controls(made.why)})",
-                err=output == STDOUT,
-            )
-            smallest = made if made.shows else smallest
-    finally:
-        # Whoever ends it by Ctrl-C has the smallest one that was found until then.
-        if smallest is not None and smallest.verdict is not None:
-            write_report(output, verdict_to_json(smallest.verdict) + "\n")
-            typer.echo(
-                f"{output}: {wanted.code} with {name_options(smallest.options)}.",
-                err=output == STDOUT,
-            )
-    if smallest is None:
-        typer.echo(f"{wanted.code} in {wanted.phase} did not come again.", err=True)
-        return EXIT_UNDECIDED
-    return 0
-
-
-def read_verdict(path: Path) -> Verdict:
-    """The verdict in a file.
-
-    Raises:
-        BadInputError: It cannot be read, or is no verdict.
+    The step runs as Python, op by op, from the state that one device has. At the prompt
+    'tap' is the value beside that of one device, and 'c' goes on.
     """
-    from distbench.verdict.document import verdict_from_json
+    from distbench.cli.debug import read_verdict
+    from distbench.cli.stops import pick_stop
+    from distbench.options import CheckOptions
+    from distbench.stop import Stop
+    from distbench.target import parse_target
 
-    text = read_input(path, "the JSON that 'distbench check --json FILE' writes")
-    try:
-        return verdict_from_json(text)
-    except BadInputError as error:
-        raise BadInputError(f"'{path}': {error}") from error
+    if target.endswith(".json"):
+        ref, options, stop = pick_stop(read_verdict(Path(target)), only)
+    else:
+        ref, options, stop = parse_target(target), CheckOptions(), Stop()
+        options = replace(options, clusters=("mwms:2",), only=only)
+    options = replace(
+        options,
+        tiers=("bounded",),
+        timeout_s=timeout,
+        **_select(
+            clusters=cluster and (cluster,),
+            paths=path and (path,),
+            workloads=workload and (workload,),
+            dtype=dtype,
+            seed=seed,
+            keras=keras,
+        ),
+    )
+    stop = replace(
+        stop, **_select(step=step, phase=phase, replica=replica, variable=variable)
+    )
+    return _stop(ref, options, stop)
+
+
+def _stop(target: TargetRef, options: CheckOptions, stop: Stop) -> int:
+    from distbench.checking.debugging import debug_target
+    from distbench.escape import escape_controls
+    from distbench.report.words import join_words
+
+    stopped = debug_target(target, options, stop, (sys.stdin, sys.stdout))
+    if stopped.left or stopped.stops:
+        return 0
+    names = [f"{p} of '{v}'" if v else p for p, v in stopped.seen]
+    more = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED else []
+    wanted = f"{stop.phase} of '{stop.variable}'" if stop.variable else stop.phase
+    raise BadInputError(
+        escape_controls(
+            f"No value came by: step {stop.step}, {wanted}, replica {stop.replica}. "
+            f"Expected one of {join_words([*names[:_LISTED], *more]) or 'nothing'}."
+        )
+    )
+
+
+def _select(**given: object) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}

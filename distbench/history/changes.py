@@ -10,6 +10,7 @@ from typing import Any, Literal
 from distbench.history.limits import Limits
 from distbench.history.night import Key, Night, Row
 from distbench.verdict import NOT_EXECUTED, Status
+from distbench.verdict.settings import list_settings
 
 Kind = Literal[
     "new failure",
@@ -144,17 +145,6 @@ def compare_environments(
         for name in {**old, **new}
         if old.get(name) != new.get(name)
     )
-
-
-def list_settings(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What an environment says, as names and texts: `machine.cores`."""
-    for name, value in environment.items():
-        if isinstance(value, Mapping):
-            yield from ((f"{name}.{part}", text) for part, text in list_settings(value))
-        elif isinstance(value, (list, tuple)):
-            yield str(name), ", ".join(map(str, value)) or "-"
-        else:
-            yield str(name), str(value)
 
 
 def _index(night: Night) -> dict[Key, Row]:

@@ -6,9 +6,9 @@ import math
 from xml.etree import ElementTree
 
 from distbench.escape import escape_controls
-from distbench.history.changes import list_settings
 from distbench.report.words import name_place, name_target
 from distbench.verdict import Run, Status, Verdict
+from distbench.verdict.settings import list_settings
 
 _TAGS: dict[Status, str] = {
     Status.FAIL: "failure",

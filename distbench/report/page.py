@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +36,7 @@ from distbench.report.words import (
     name_run,
 )
 from distbench.verdict import Run, Status, Verdict
+from distbench.verdict.settings import list_settings
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -66,7 +66,7 @@ def verdict_to_html(verdict: Verdict, options: CheckOptions) -> str:
         "verdict": verdict,
         "counted": count_runs(verdict),
         "versions": describe_environment(verdict),
-        "settings": list(_list_settings(verdict.environment)),
+        "settings": list(list_settings(verdict.environment)),
         "matrix": make_matrix(verdict),
         "findings": findings,
         "remarks": _describe_remarks(verdict),
@@ -190,16 +190,6 @@ def _count(verdict: Verdict) -> dict[str, int]:
     for run in verdict.runs:
         counts[str(run.status)] += 1
     return {status: number for status, number in counts.items() if number}
-
-
-def _list_settings(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in known.items():
-        if isinstance(value, Mapping):
-            yield from _list_settings(value)
-        elif isinstance(value, (list, tuple)):
-            yield name, ", ".join(map(str, value)) or "none"
-        elif value is not None:
-            yield name, str(value)
 
 
 @cache

@@ -306,7 +306,9 @@ def test_what_became_of_runs_without_a_finding_is_told_once_above_them():
     assert attributes["data-runs"].split() == list("1234567")
     assert "and 2 more: Task worker-1 was killed.\nGive it more memory." in text
     assert "resized" not in page.find("details", class_="run")[0][1]
-    assert "gpusnone\n" in page.find("table")[-1][1]
+    environment = page.find("table")[-1][1]
+    assert "machine.gpus-\n" in environment
+    assert "machine.cores2\n" in environment
 
 
 def test_the_test_that_shows_a_finding_is_its_command():
