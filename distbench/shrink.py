@@ -65,14 +65,13 @@ def make_start(scenario: Scenario, run: Run) -> CheckOptions:
         run: The run that has the finding.
     """
     is_brought = scenario.workload not in WORKLOADS
-    usual = CheckOptions()
     return CheckOptions(
         clusters=(scenario.cluster,),
         paths=(scenario.path,),
         tiers=(run.tier,),
         workloads=() if is_brought else (scenario.workload,),
         steps=scenario.steps,
-        dtype=usual.dtype if is_brought else scenario.dtype,
+        dtype=scenario.dtype,
         seed=scenario.seed,
         keras=scenario.keras,
         jit=scenario.jit,

@@ -25,6 +25,7 @@ from distbench.checking.plan import (
     list_possible,
     name_cluster,
     plan_scenarios,
+    tell_ignored,
 )
 from distbench.checking.runs import add_note, end_uncompared
 from distbench.checking.telling import Telling
@@ -121,8 +122,11 @@ class Checker:
             kind, is_fresh = describe_subject(
                 self._target, group, self._launch.give_time(self._options.deadline_s)
             )
+            label = self._target.describe()
+            if ignored := tell_ignored(label, kind, self._options):
+                self._launch.log(ignored)
             planned = plan_scenarios(
-                self._target.describe(),
+                label,
                 kind,
                 self._options,
                 self._machine,

@@ -29,8 +29,8 @@ DEFAULT_WORKLOADS = ("linear", "embedding")
 IN_FLIGHT_WORKLOADS = ("counting",)
 """What tells of each of many steps in flight how often it was applied."""
 
-_OF_WORKLOADS = ("paths", "workloads", "dtype", "examples", "loss_weight")
-"""Options that are for an optimizer."""
+_OF_OPTIMIZERS = ("paths", "workloads", "dtype")
+"""Options that say what is done with an optimizer."""
 _BROUGHT = {"model": MODEL, "pipeline": PIPELINE}
 
 
@@ -98,16 +98,35 @@ def leave_one_worker(item: Planned) -> Planned:
 
 def _check_brought(target: str, options: CheckOptions) -> None:
     """Refuse what is set of a workload of the bench where the subject brings one."""
-    usual = CheckOptions()
-    for field in _OF_WORKLOADS:
-        if (given := getattr(options, field)) != getattr(usual, field):
-            each = given if isinstance(given, tuple) else (given,)
-            told = ", ".join(spell_given(field, value) for value in each)
+    for field, usual in (("examples", 0), ("loss_weight", 1.0)):
+        if (given := getattr(options, field)) != usual:
             raise BadInputError(
                 f"'{target}' brings its own data and loss, so {spell(field)}, which is "
                 "for an optimizer on a workload of the bench, would change nothing. "
-                f"Leave it out. Received: {told}."
+                f"Leave it out. Received: {spell_given(field, given)}."
             )
+
+
+def tell_ignored(target: str, kind: str, options: CheckOptions) -> str:
+    """Which options change nothing of a subject; empty if there are none.
+
+    They are no bad usage: one command may be for subjects of several kinds.
+    """
+    if kind == "optimizer":
+        return ""
+    usual = CheckOptions()
+    told = [
+        spell_given(name, value)
+        for name in _OF_OPTIMIZERS
+        if (given := getattr(options, name)) != getattr(usual, name)
+        for value in (given if isinstance(given, tuple) else (given,))
+    ]
+    if not told:
+        return ""
+    return (
+        f"'{target}' brings its own data and loss: {', '.join(told)} "
+        "would be for an optimizer and changes nothing."
+    )
 
 
 def plan_scenarios(

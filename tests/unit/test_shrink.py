@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from verdict_samples import make_finding, make_run, make_verdict
 
-from distbench.checking.plan import plan_scenarios
 from distbench.cli import main
 from distbench.errors import BadInputError, ClusterError
-from distbench.machine import Machine
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.shrink import make_start, name_options, shrink
@@ -213,13 +211,6 @@ def test_a_race_gets_a_few_chances_to_show(lucky):
         number == lucky for number in range(1, len(made) + 1)
     ]
     assert len(made) == (4 if lucky < 4 else 3)
-
-
-def test_what_brings_its_data_is_checked_without_options_of_workloads():
-    """An earlier version took a dtype, which changed nothing."""
-    scenario = Scenario(target="a.b:c", cluster="mwms:2", dtype="float16")
-    start = make_start(scenario, make_run())
-    plan_scenarios("a.b:c", "program", start, Machine(cores=2, memory_bytes=1, gpus=0))
 
 
 @pytest.fixture
