@@ -20,10 +20,10 @@ import typer.main
 
 from distbench.cli.bisect import bisect
 from distbench.cli.check import check
-from distbench.cli.debug import repro, shrink
+from distbench.cli.debug import debug
 from distbench.cli.history import compare, history
 from distbench.cli.outcome import guard, tell_interrupt
-from distbench.cli.prompt import debug
+from distbench.cli.repro import repro, shrink
 from distbench.cli.selftest import selftest
 from distbench.cli.tell import doctor, explain, list_all
 from distbench.cli.trace import diff, show

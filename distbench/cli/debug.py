@@ -83,7 +83,7 @@ def debug(
     The step runs as Python, op by op, from the state that one device has. At the prompt
     'tap' is the value beside that of one device, and 'c' goes on.
     """
-    from distbench.cli.debug import read_verdict
+    from distbench.cli.repro import read_verdict
     from distbench.cli.stops import pick_stop
     from distbench.options import CheckOptions
     from distbench.stop import Stop

@@ -144,7 +144,7 @@ def compare(
 
 
 def _add(store: History, files: Sequence[Path]) -> None:
-    from distbench.cli.debug import read_verdict
+    from distbench.cli.repro import read_verdict
     from distbench.history.night import make_night
 
     # All are read before the first is kept: half of a list would be added twice.
@@ -158,7 +158,7 @@ def _add(store: History, files: Sequence[Path]) -> None:
 
 
 def _find_night(name: str, store: History) -> Night:
-    from distbench.cli.debug import read_verdict
+    from distbench.cli.repro import read_verdict
     from distbench.history.night import make_night
 
     if name in ("last", "previous"):
