@@ -152,7 +152,7 @@ def test_a_split_is_for_clusters_of_so_many_replicas() -> None:
 def test_it_is_told_what_changes_nothing() -> None:
     options = CheckOptions(workloads=("mlp",), paths=("none",), dtype="float16")
     told = tell_ignored("a:b", "program", options)
-    assert "--path none, --workload mlp, --dtype float16 would be" in told
+    assert "paths='none', workloads='mlp', dtype='float16' would be" in told
     assert not tell_ignored("a:b", "optimizer", options)
     assert not tell_ignored("a:b", "program", CheckOptions())
 
