@@ -274,7 +274,8 @@ class TapBoard(TracedStep):
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Inside, what is traced has taps of its own; those of before come back."""
+        """Inside, what is traced has taps of its own; others come back, and empty."""
+        self.read()
         kept = self._sinks, self._shapes
         self._sinks, self._shapes = {}, {}
         try:
