@@ -17,7 +17,7 @@ from distbench.observe import describe_subject, start_one
 from distbench.observe.debugging import Stopped, observe_stopped
 from distbench.options import CheckOptions
 from distbench.stop import Stop
-from distbench.target import TargetRef
+from distbench.target import TargetRef, adopt_target
 from distbench.xla import XLA_FLAGS
 
 
@@ -67,6 +67,7 @@ def _debug(
 ) -> Stopped:
     machine = inspect_machine()
     with RunDirectory() as directory:
+        target = adopt_target(target, directory.path, is_far=False)
         launch = make_launch(directory, options)
         with start_one(launch, options.seed, options.jit) as one:
             kind, _ = describe_subject(

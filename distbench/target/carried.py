@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import linecache
 import os
 import platform
 import sys
+import tempfile
 from hashlib import sha256
 from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
+
+_STEM = 40
+_FOR_CHILDREN = """import sys
+from pathlib import Path
+
+from distbench.target.carried import import_file
+
+# Python takes what stands here at the end for the module that it has imported.
+del sys.modules[__name__]
+import_file(Path({path!r}), {copy!r}, is_kept={is_kept})
+"""
 
 
 class _CarriedLoader(SourceLoader):
@@ -52,8 +65,7 @@ def import_file(path: Path, copy: str, *, is_kept: bool) -> ModuleType:
             f"'{path}' on {platform.node()} is another file than that of the bench. "
             "Copy it there again, or remove it"
         )
-    # A folder's name need not be text.
-    name = f"distbench_target_{path.stem}_{sha256(os.fsencode(path)).hexdigest()[:8]}"
+    name = _name_module(path)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
@@ -64,12 +76,36 @@ def import_file(path: Path, copy: str, *, is_kept: bool) -> ModuleType:
     sys.modules[name] = module
     if is_kept:
         _keep_lines(path, copy)
+    if copy:
+        _offer_to_children(name, path, copy, is_kept=is_kept)
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     return module
+
+
+def _name_module(path: Path) -> str:
+    # A folder's name need not be text. Of a file's as much as a name of a file takes
+    # besides, without what would make it a module of a package.
+    stem = path.stem.replace(".", "_")[:_STEM]
+    return f"distbench_target_{stem}_{sha256(os.fsencode(path)).hexdigest()[:8]}"
+
+
+def _offer_to_children(name: str, path: Path, copy: str, *, is_kept: bool) -> None:
+    """Have processes that the file spawns import it, which know `sys.path` alone.
+
+    What they are sent to run names the module that it stands in.
+    """
+    # Where there is no room for it only who spawns has to fail.
+    with contextlib.suppress(OSError):
+        folder = tempfile.mkdtemp(prefix="importable-")
+        (Path(folder) / f"{name}.py").write_text(
+            _FOR_CHILDREN.format(path=str(path), copy=copy, is_kept=is_kept),
+            encoding="utf-8",
+        )
+        sys.path.append(folder)
 
 
 def _check_text(path: Path, data: bytes) -> None:

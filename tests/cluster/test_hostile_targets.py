@@ -62,6 +62,30 @@ def test_what_an_import_meddles_with_is_the_tasks_own(tmp_path: Path) -> None:
     assert str(os.getpid()) not in pids
 
 
+_SPAWNS = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from distbench.samples.program import Program
+
+def square(x):
+    return x * x
+
+class Spawning(Program):
+    def build(self, strategy):
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+            assert list(pool.map(square, [1, 2])) == [1, 4]
+        super().build(strategy)
+"""
+
+
+def test_a_pool_of_spawned_processes_runs_functions_of_the_file(tmp_path: Path) -> None:
+    target = tmp_path / "my.target.py"
+    target.write_text(_SPAWNS)
+    verdict = distbench.check(f"{target}:Spawning", "mwms:2", steps=1)
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+
+
 def test_a_fork_that_an_import_leaves_running_builds_nothing(tmp_path: Path) -> None:
     """It has the task's connections, and would speak for it to the other tasks."""
     target = tmp_path / "target.py"

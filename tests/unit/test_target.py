@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,8 +28,9 @@ from distbench.target.reading import check_source
 
 
 @pytest.fixture(autouse=True)
-def _keep_imports() -> Iterator[None]:
+def _keep_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     path, modules, words = list(sys.path), dict(sys.modules), sys.argv
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield
     sys.path[:], sys.argv = path, words
     for name in set(sys.modules) - set(modules):
@@ -249,6 +251,31 @@ def test_another_file_in_the_place_of_one_that_travelled_is_refused(
     write(tmp_path / "bench", "def make(x):\n    return 0\n")
     with pytest.raises(BadInputError, match="is another file than that of the bench"):
         load_target(carried)
+
+
+@pytest.mark.parametrize("name", ["train.py", "my train.v2.py", f"{'x' * 250}.py"])
+@pytest.mark.parametrize("is_far", [False, True], ids=["here", "far"])
+def test_processes_that_a_file_spawns_find_its_functions(
+    tmp_path: Path, name: str, is_far: bool
+) -> None:
+    source = "def make(x):\n    return x + 1, __file__, __name__\n"
+    file = write(tmp_path, source, name)
+    (tmp_path / "run").mkdir()
+    ref = adopt_target(parse_target(f"{file}:make"), tmp_path / "run", is_far=is_far)
+    make = load_target(ref)
+    assert make.__module__ in sys.modules
+    # A nested spawn finds it as well, by the path that it was given.
+    code = (
+        "import pickle, sys\n"
+        f"sys.path[:] = {sys.path!r}\n"
+        f"make = pickle.loads({pickle.dumps(make)!r})\n"
+        "assert pickle.loads(pickle.dumps(make)) is make\n"
+        "print(make(5))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert told.stdout.strip() == str((6, str(file), make.__module__))
 
 
 @pytest.mark.parametrize("after", [None, "", "def other(x):\n    return x\n"])
