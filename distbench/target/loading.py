@@ -30,12 +30,25 @@ _LATE = re.compile(r"after (being )?initializ|at program startup")
 """How TensorFlow says that devices, threads and collectives are settled already."""
 
 
+class LoadError(BadInputError):
+    """What runs as a subject is loaded raised; `__cause__` is what it raised.
+
+    Attributes:
+        is_own: Whether the user's code did, and not for what a node lacks.
+    """
+
+    def __init__(self, message: str, *, is_own: bool) -> None:
+        super().__init__(message)
+        self.is_own = is_own
+
+
 def load_target(ref: TargetRef) -> Any:  # the subject may be anything
     """Load the subject. Runs the user's code; only workers call it.
 
     Raises:
-        BadInputError: The import failed or the attribute is missing; the message
-            names what failed and the user's line, without our own frames.
+        LoadError: The import failed; the message names what failed and the user's
+            line, without our own frames.
+        BadInputError: The attribute is missing.
     """
     for folder in reversed(ref.search_path):
         if folder not in sys.path:
@@ -64,13 +77,7 @@ def describe_user_error(error: BaseException) -> str:
         return describe_syntax_error(error)
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     text = shorten(" ".join(" ".join(lines).split()), _MESSAGE_LENGTH)
-    ours = str(Path(__file__).parents[1])
-    hidden = (ours, str(Path(importlib.__file__).parent), "<frozen importlib")
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(hidden)
-    ]
+    frames = _list_frames(error)
     if not frames:
         return text
     # The user's own line says more than the library's that it called.
@@ -78,6 +85,17 @@ def describe_user_error(error: BaseException) -> str:
     last = own[-1]
     where = f"{last.filename} line {last.lineno}"
     return f"{text}, at {where}" + (f": `{last.line}`" if last.line else "")
+
+
+def _list_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames of an exception, without the bench's and those of an import."""
+    ours = str(Path(__file__).parents[1])
+    hidden = (ours, str(Path(importlib.__file__).parent), "<frozen importlib")
+    return [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(hidden)
+    ]
 
 
 def _get_attribute(ref: TargetRef, value: Any, holder: str, name: str) -> Any:
@@ -103,13 +121,14 @@ def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
         return load()
     except BadInputError:
         raise
-    except BaseException as error:  # noqa: BLE001  # the user's code
-        raise BadInputError(
+    except BaseException as error:  # the user's code
+        stays = _tell_what_stays(ref, error)
+        raise LoadError(
             f"Target '{ref.describe()}' could not be loaded: "
             f"{describe_user_error(error)}{_suggest_module(ref, error)}"
-            f"{_tell_what_stays(ref, error)}{_tell_what_runs(error)}"
-            f"{_tell_what_ends(error)}"
-        ) from None
+            f"{stays}{_tell_what_runs(error)}{_tell_what_ends(error)}",
+            is_own=bool(_list_frames(error)) and not stays,
+        ) from error
 
 
 def _suggest_module(ref: TargetRef, error: BaseException) -> str:

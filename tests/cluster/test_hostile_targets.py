@@ -38,12 +38,12 @@ if os.fork() == 0:
 """
 
 
-def check(folder: Path, text: str, **options):
+def check(folder: Path, text: str, cluster: str | list[str] = "mwms:2", **options):
     target = folder / "target.py"
     target.write_text(text + _RIGHT)
     return distbench.check(
         f"{target}:make",
-        "mwms:2",
+        cluster,
         workload="linear",
         tier="exact",
         steps=1,
@@ -134,6 +134,37 @@ def test_an_import_that_fails_is_bad_input(
 ) -> None:
     with pytest.raises(BadInputError, match=words):
         check(tmp_path, text)
+
+
+_AT_WORKER_1 = """
+import json, os
+if json.loads(os.environ.get("TF_CONFIG") or "{}").get("task", {}).get("index") == 1:
+    {raising}
+"""
+
+
+@pytest.mark.parametrize(
+    ("raising", "code", "status", "words"),
+    [
+        ("open('/no/such.csv')", "raises", Status.FAIL, "raised FileNotFoundError"),
+        ("raise SystemExit(0)", "raises", Status.FAIL, "raised SystemExit: 0"),
+        ("raise MemoryError", "", Status.ERROR, "raised MemoryError"),
+        ("os._exit(0)", "", Status.ERROR, "ended with exit code 0"),
+    ],
+    ids=["raises", "leaves", "lacks", "ends"],
+)
+def test_an_import_that_fails_on_one_worker_alone_fails_its_cluster(
+    tmp_path: Path, raising: str, code: str, status: Status, words: str
+) -> None:
+    text = _AT_WORKER_1.replace("{raising}", raising)
+    verdict = check(tmp_path, text, cluster=["mirrored:2", "mwms:2"])
+    (whole, broken) = verdict.runs
+    assert (whole.status, broken.status) == (Status.PASS, status)
+    assert [f.code for f in broken.findings] == [code] * bool(code)
+    told = broken.findings[0].explanation if code else broken.message
+    assert "worker-1 of 'mwms:2@cpu'" in told
+    assert words in told
+    assert ("Step 0, load" if code else "last at phase load") in told
 
 
 def test_an_import_that_ends_the_process_is_told(tmp_path: Path) -> None:

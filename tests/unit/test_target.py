@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from distbench.target import (
     target_to_json,
     write_pickled_target,
 )
-from distbench.target.loading import describe_user_error, load_target
+from distbench.target.loading import LoadError, describe_user_error, load_target
 from distbench.target.reading import check_source
 
 
@@ -251,6 +252,33 @@ def test_another_file_in_the_place_of_one_that_travelled_is_refused(
     write(tmp_path / "bench", "def make(x):\n    return 0\n")
     with pytest.raises(BadInputError, match="is another file than that of the bench"):
         load_target(carried)
+
+
+def test_what_a_node_lacks_is_not_the_doing_of_a_file(
+    carried: TargetRef, tmp_path: Path
+) -> None:
+    """A node may lack a module or a file that others have; a file's code raises."""
+    assert catch(carried) is None
+    source = Path(carried.copy)
+    for text in ("import no_such_module", "open('/no/such.csv')"):
+        source.write_text(text)
+        assert catch(carried).is_own is False
+        assert catch(replace(carried, is_kept=True)).is_own is True
+    source.write_text("raise KeyError")
+    assert catch(carried).is_own is True
+    gone = TargetRef(kind="import", module="no_such_module", attribute="make")
+    assert catch(gone).is_own is False
+
+
+def catch(ref: TargetRef) -> LoadError | None:
+    """What loading a subject anew raises."""
+    for name in [n for n in sys.modules if n.startswith("distbench_target_")]:
+        del sys.modules[name]
+    try:
+        load_target(ref)
+    except LoadError as error:
+        return error
+    return None
 
 
 @pytest.mark.parametrize("name", ["train.py", "my train.v2.py", f"{'x' * 250}.py"])

@@ -10,13 +10,13 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.cluster import ClusterSpec
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, find_advice
 from distbench.launch.channel import TaskChannel, end_at_once
 from distbench.launch.notes import Notes
 from distbench.launch.task import TaskContext
 from distbench.scenario import Scenario
 from distbench.target import target_from_json
-from distbench.target.loading import load_target
+from distbench.target.loading import LoadError, load_target
 from distbench.trace.shelf import Shelf
 from distbench.worker.process.ahead import take_a_step
 from distbench.worker.process.chance import (
@@ -29,7 +29,7 @@ from distbench.worker.process.environment import (
     describe_environment,
     find_keras_setting,
 )
-from distbench.worker.process.failures import blame_subject
+from distbench.worker.process.failures import SubjectError, blame_subject
 from distbench.worker.process.op_by_op import keep_traced
 from distbench.worker.process.placing import place_as_replica
 from distbench.worker.process.strategies import (
@@ -104,9 +104,8 @@ class Task:
     def describe(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Say what kind of subject a target is, and which Keras it wants."""
         before = find_keras_setting()
-        self.report_progress(phase="load")
         try:
-            subject = _load_subject(payload)
+            subject = self._load(payload, is_first=True)
             # A property of the user's may raise wherever the subject is looked at.
             with blame_subject("build"):
                 kind = recognise_subject(subject)
@@ -137,9 +136,9 @@ class Task:
         """Build the subject under the strategy."""
         if self._strategy is None:
             raise RuntimeError("a job was given before the task was opened")
-        self.report_progress(phase="build")
         name = target_from_json(payload["target"]).describe()
-        subject = _load_subject(payload)
+        subject = self._load(payload)
+        self.report_progress(phase="build")
         with blame_subject("build"):
             program: Program = make_program(subject, scenario)
         # A tap holds what one step left in it: steps in flight would write over it.
@@ -160,6 +159,24 @@ class Task:
         if payload.get("inside"):
             session.look_inside(of_steps=payload["inside"] == "steps")
         return session
+
+    def _load(self, payload: Mapping[str, Any], *, is_first: bool = False) -> Any:
+        """Load the subject.
+
+        Args:
+            payload: Of the job.
+            is_first: Whether no task has. What is raised then shows that it is no
+                subject, and later that it fails where its task is.
+        """
+        self.report_progress(phase="load")
+        try:
+            return _load_subject(payload)
+        except LoadError as error:
+            cause = error.__cause__
+            # What the machine lacks makes no subject wrong.
+            if cause and (find_advice(cause) or (error.is_own and not is_first)):
+                raise SubjectError("load", None) from cause
+            raise
 
     def read_data(
         self,
