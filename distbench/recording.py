@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distbench.errors import BadInputError
+from distbench.machine import find_current_folder
 from distbench.typed import as_declared
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def record(
                 f"Received: {number!r}."
             )
     place: Path = as_declared("distbench.record: folder", folder, Path)
+    if not place.is_absolute():
+        place = find_current_folder() / place  # the loop may change it
     digests = as_declared("distbench.record: digests", digests, bool)
     from distbench.worker.recording.recorder import Recorder
 

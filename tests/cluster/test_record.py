@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -243,6 +244,28 @@ def test_a_job_that_was_not_recorded_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(KeyError), distbench.record(None, optimizer, folder=folder):
         raise KeyError
     assert folder.is_dir()
+
+
+def test_a_folder_stays_where_it_was_when_the_loop_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+    import tf_keras
+
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    optimizer, variable = tf_keras.optimizers.legacy.SGD(0.1), tf.Variable(1.0)
+    with distbench.record(None, optimizer, folder="trace", steps=None) as recorder:
+        optimizer.apply_gradients([(tf.constant(1.0), variable)])
+        monkeypatch.chdir(tmp_path / "other")
+        optimizer.apply_gradients([(tf.constant(1.0), variable)])
+        shutil.rmtree(tmp_path / "trace")
+        with pytest.warns(RuntimeWarning, match="moved or removed") as told:
+            optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    assert "room" not in str(told[0].message)
+    assert recorder.folder == tmp_path / "trace"
+    assert recorder.recorded == [0, 1]
+    assert not any((tmp_path / "other").iterdir())
 
 
 @pytest.mark.nightly

@@ -334,7 +334,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {*_TOP, "checking.checker", "spelling", "typed"},
     # Runs in the user's own process, which has TensorFlow.
-    "recording": {"errors", "typed", "worker.recording"},
+    "recording": {"errors", "machine", "typed", "worker.recording"},
     "progress": set(),
     "call": {
         "errors",

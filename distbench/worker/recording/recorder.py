@@ -60,6 +60,11 @@ _SCHEDULED = (
     "Under a ParameterServerStrategy nobody but you knows when a step has ended: put "
     "'with recorder.step():' around coordinator.schedule(...) and coordinator.join()."
 )
+_LESS = (
+    " What was written before can be read. Make room there, or record less: steps=10, "
+    "every=100, digests=True."
+)
+_GONE = " The folder was moved or removed."
 
 
 class Recorder:
@@ -339,11 +344,11 @@ class Recorder:
             # A long job is worth more than its trace: it goes on without.
             self._has_stopped = True
             self._put_back()
+            is_gone = isinstance(error, FileNotFoundError)
             warnings.warn(
                 f"distbench.record could not write step {step} to '{self.folder}': "
-                f"{error}. Nothing more is recorded, and the job goes on. What was "
-                "written before can be read. Make room there, or record less: "
-                "steps=10, every=100, digests=True.",
+                f"{error}. Nothing more is recorded, and the job goes on."
+                f"{_GONE if is_gone else _LESS}",
                 RuntimeWarning,
                 stacklevel=2,
             )
