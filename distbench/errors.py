@@ -7,9 +7,11 @@ the command line turns each into its own exit code.
 
 from __future__ import annotations
 
+import builtins
 import difflib
 import errno
 from collections.abc import Iterable
+from typing import Any
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of the system's errors for a disk, or a user's part of it, without room."""
@@ -81,11 +83,27 @@ class VerdictFailedError(AssertionError):
 
 
 def read_message(error: BaseException) -> str:
-    """An exception's own words, whatever its type makes of them."""
+    """An exception's own words, whatever its type makes of them.
+
+    Those of a group are followed by what it holds, which they only count.
+    """
     try:
-        return str(error)
+        words = str(error)
     except Exception as failure:  # noqa: BLE001 - the user's __str__
-        return f"(its __str__ raises {type(failure).__name__})"
+        words = f"(its __str__ raises {type(failure).__name__})"
+    held = (f"{type(m).__name__}: {read_message(m)}" for m in list_members(error))
+    told = "; ".join(words.removesuffix(": ") for words in held)
+    return f"{words}: {told}" if told else words
+
+
+def list_members(error: BaseException) -> list[BaseException]:
+    """The exceptions that a group holds, those of groups in it too; none of others."""
+    group: Any = error
+    kind: Any = getattr(builtins, "BaseExceptionGroup", ())  # from Python 3.11
+    if not isinstance(group, kind):
+        return []
+    parts = ((member, list_members(member)) for member in group.exceptions)
+    return [one for member, held in parts for one in held or [member]]
 
 
 def describe_end(error: BaseException) -> str:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 
 import pytest
 
-from distbench.errors import count_things, find_advice, make_unknown_name_error
+from distbench.errors import (
+    count_things,
+    find_advice,
+    list_members,
+    make_unknown_name_error,
+    read_message,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +67,15 @@ def test_of_many_names_some_are_told(received: str, section: str, told: str) -> 
     names = [f"layer{number}/kernel" for number in range(20)]
     error = make_unknown_name_error("Variable", received, names, section=section)
     assert told in str(error)
+
+
+def test_a_group_of_exceptions_tells_what_it_holds() -> None:
+    group = getattr(builtins, "ExceptionGroup", None)
+    if group is None:
+        pytest.skip("Python 3.10 has no groups")
+    inner = group("inner", [KeyError("b"), OSError()])
+    outer = group("outer", [ValueError("a"), inner])
+    assert list_members(outer) == [outer.exceptions[0], *inner.exceptions]
+    told = "outer (2 sub-exceptions): ValueError: a; KeyError: 'b'; OSError"
+    assert read_message(outer) == told
+    assert list_members(ValueError("a")) == []

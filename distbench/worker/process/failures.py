@@ -17,6 +17,7 @@ from distbench.errors import (
     BadInputError,
     ShortEpochError,
     find_advice,
+    list_members,
     read_message,
 )
 from distbench.pickling import PACKAGES
@@ -52,6 +53,8 @@ _ROOTS = re.compile(
     flags=re.DOTALL,
 )
 """Several errors of one run, which most often are one that is told anew."""
+_NO_MEMORY = re.compile(r"(?:^|\}\} )MemoryError:", flags=re.MULTILINE)
+"""What Python code of a graph raised: TensorFlow makes an error of its own of it."""
 _MESSAGE_LENGTH = 600
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -111,16 +114,21 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
     if isinstance(error, SubjectError) and error.__cause__ is not None:
         cause = _find_original(error.__cause__)
         frames = _list_frames(error.__cause__, error.left_by)
+        # The first one of a group tells more than where the group was made.
+        first, its_frames = cause, frames
+        for first in list_members(cause)[:1]:
+            its_frames = _map_frames(first)
         told = {
             "kind": "subject",
             "exception": type(cause).__name__,
             "message": _clean_message(cause),
             "phase": error.place,
             "replica": error.replica,
-            "frame": _describe_own_frame(cause, frames),
+            "frame": _describe_own_frame(first, its_frames)
+            or _describe_own_frame(cause, frames),
             "traceback": _format_traceback(cause, frames),
         }
-        if (waited := find_wait(cause)) is not None:
+        if (waited := find_wait(first)) is not None:
             place = f", called at {told['frame']}" if told["frame"] else ""
             words = f"{waited['words']}{place}"
             return {
@@ -129,9 +137,9 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
                 "message": words,
                 "collective": {**waited, "words": words},
             }
-        if _has_lost_peer(cause):
-            return {**told, "kind": "peer", "peer": _find_peer(cause)}
-        if advice := find_advice(cause):
+        if _has_lost_peer(first):
+            return {**told, "kind": "peer", "peer": _find_peer(first)}
+        if advice := _find_advice(first):
             # What the machine lacks is no fault of the code that asks for it.
             return {**told, "kind": "bench", "message": f"{told['message']}. {advice}"}
         if error.watched and (place := _find_own_place(cause)):
@@ -171,9 +179,27 @@ def has_lost_port(error: BaseException) -> bool:
 def _has_lost_peer(error: BaseException) -> bool:
     """Whether an exception says nothing but that another task cannot be reached.
 
-    Whoever is gone, it is no fault of the code that waited for it.
+    Whoever is gone, it is no fault of the code that waited for it. What the user's
+    own code says of anything, and not TensorFlow, is no such thing, unless it passes
+    on what TensorFlow said.
     """
-    return isinstance(error, tf.errors.UnavailableError)
+    if not isinstance(error, tf.errors.UnavailableError):
+        return False
+    said = (e for e in _walk_causes(error) if isinstance(e, tf.errors.UnavailableError))
+    return not all(map(_is_raised_by_user, said))
+
+
+def _is_raised_by_user(error: BaseException) -> bool:
+    frames = _list_raised_frames(error)
+    return bool(frames) and is_own_file(frames[-1].filename)
+
+
+def _find_advice(error: BaseException) -> str:
+    """What to do about what the machine lacks, also where Python said so in a graph."""
+    in_graph = isinstance(error, tf.errors.ResourceExhaustedError)
+    if in_graph and _NO_MEMORY.search(read_message(error)):
+        error = MemoryError()
+    return find_advice(error)
 
 
 def _find_peer(error: BaseException) -> str | None:
@@ -184,14 +210,16 @@ def _find_peer(error: BaseException) -> str | None:
 
 def find_cause(error: BaseException, kind: type[BaseException]) -> Any:
     """The first exception of a kind along the chain of causes, or None."""
+    return next((e for e in _walk_causes(error) if isinstance(e, kind)), None)
+
+
+def _walk_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and its causes, the last one's first."""
     seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        if isinstance(current, kind):
-            return current
-        seen.add(id(current))
-        current = current.__cause__ or current.__context__
-    return None
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
 
 
 def _find_original(error: BaseException) -> BaseException:
@@ -216,7 +244,8 @@ def _format_traceback(
     lines = ["Traceback (most recent call last, the framework's frames left out):\n"]
     lines += traceback.format_list(kept)
     said = "".join(traceback.format_exception_only(original))
-    return "".join([*lines, _COLOURS.sub("", said)])
+    held = [_format_traceback(m, _map_frames(m)) for m in list_members(original)]
+    return "".join([*lines, _COLOURS.sub("", said), *held])
 
 
 def _describe_own_frame(
