@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from distbench.cluster import Task
-from distbench.errors import find_advice, read_message, shorten, shorten_lines
+from distbench.errors import (
+    DISK_FULL,
+    find_advice,
+    read_message,
+    shorten,
+    shorten_lines,
+)
 from distbench.launch.channel import Message, TaskChannel, encode_message
 
 _MESSAGE_LENGTH = 1 << 12
@@ -102,11 +108,14 @@ def describe_failure(
 def _describe(
     error: BaseException, channel: TaskChannel, classify: Classify
 ) -> Message:
+    # Where the bench met a full disk is nothing to look into.
+    is_full = isinstance(error, OSError) and error.errno in DISK_FULL
+    lines = [] if is_full else traceback.format_exception(error)
     told = {
         "event": "failed",
         "exception": type(error).__qualname__,
         "message": read_message(error),
-        "traceback": "".join(traceback.format_exception(error)),
+        "traceback": "".join(lines),
         "step": channel.step,
         "phase": channel.phase,
         "replica": None,

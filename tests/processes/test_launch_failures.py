@@ -127,6 +127,7 @@ def test_a_full_disk_is_told_with_what_to_do(start: Starter) -> None:
     failure = catch_failure(start("one"), "fill_disk")
     assert "No space left on device. The disk is full" in str(failure)
     assert "set TMPDIR" in str(failure)
+    assert "Traceback" not in failure.detail
 
 
 def test_nothing_that_a_task_says_steers_a_terminal(start: Starter) -> None:
