@@ -16,9 +16,9 @@ CODES = (
         ),
         signature="an exception on the cluster and none on one device",
         meaning=(
-            "The subject runs on one device and raises on the cluster, while a step is "
-            "traced or when it runs. The exception, the replica and the last line of "
-            "the user's code are shown."
+            "The subject runs on one device and raises on the cluster: as it is "
+            "imported or built, while a step is traced, or when it runs. The "
+            "exception, the replica and the last line of the user's code are shown."
         ),
         mathematics="–",
         wrong=(
