@@ -16,6 +16,7 @@ from typing import Any
 from distbench.errors import (
     BadInputError,
     find_near,
+    list_members,
     read_message,
     shorten,
     suggest,
@@ -75,8 +76,9 @@ def describe_user_error(error: BaseException) -> str:
     """An exception of the user's code in one line, with the last line of theirs."""
     if isinstance(error, SyntaxError):
         return describe_syntax_error(error)
-    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-    text = shorten(" ".join(" ".join(lines).split()), _MESSAGE_LENGTH)
+    words = ["".join(traceback.format_exception_only(error)).strip()]
+    words += [describe_user_error(member) for member in list_members(error)]
+    text = shorten(" ".join("; ".join(words).split()), _MESSAGE_LENGTH)
     frames = _list_frames(error)
     if not frames:
         return text

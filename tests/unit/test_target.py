@@ -270,6 +270,17 @@ def test_what_a_node_lacks_is_not_the_doing_of_a_file(
     assert catch(gone).is_own is False
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no groups")
+def test_a_group_that_an_import_raises_is_told_with_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    source = "raise ExceptionGroup('both', [KeyError(1), OSError('no data')])"
+    write(tmp_path, source)
+    told = r"both \(2 sub-exceptions\); KeyError: 1; OSError: no data, at .* line 1"
+    with pytest.raises(LoadError, match=told):
+        load_target(parse_target("train.py:make", tmp_path))
+
+
 def catch(ref: TargetRef) -> LoadError | None:
     """What loading a subject anew raises."""
     for name in [n for n in sys.modules if n.startswith("distbench_target_")]:
