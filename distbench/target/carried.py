@@ -11,6 +11,7 @@ import sys
 import tempfile
 from hashlib import sha256
 from importlib.abc import SourceLoader
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -98,6 +99,8 @@ def _offer_to_children(name: str, path: Path, copy: str, *, is_kept: bool) -> No
 
     What they are sent to run names the module that it stands in.
     """
+    if PathFinder.find_spec(name):
+        return  # this is such a process
     # Where there is no room for it only who spawns has to fail.
     with contextlib.suppress(OSError):
         folder = tempfile.mkdtemp(prefix="importable-")

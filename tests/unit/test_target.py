@@ -312,9 +312,14 @@ def test_processes_that_a_file_spawns_find_its_functions(
         "print(make(5))"
     )
     told = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert told.stdout.strip() == str((6, str(file), make.__module__))
+    assert len([*tmp_path.glob("importable-*")]) == 1  # it is there for a child's, too
 
 
 @pytest.mark.parametrize("after", [None, "", "def other(x):\n    return x\n"])
