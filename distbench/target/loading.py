@@ -125,11 +125,13 @@ def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
         raise
     except BaseException as error:  # the user's code
         stays = _tell_what_stays(ref, error)
+        # One device has all modules, so it is a node that lacks one.
+        lacks = bool(stays) or isinstance(error, ImportError)
         raise LoadError(
             f"Target '{ref.describe()}' could not be loaded: "
             f"{describe_user_error(error)}{_suggest_module(ref, error)}"
             f"{stays}{_tell_what_runs(error)}{_tell_what_ends(error)}",
-            is_own=bool(_list_frames(error)) and not stays,
+            is_own=bool(_list_frames(error)) and not lacks,
         ) from error
 
 
