@@ -15,7 +15,7 @@ from distbench.checking.again import First, Judged, Way
 from distbench.checking.runs import add_note
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings import repeats
-from distbench.diagnose.seeds import find_own_draws
+from distbench.diagnose.seeds import adds_own_draws, find_own_draws
 from distbench.evidence import Evidence
 from distbench.scenario import Scenario
 from distbench.trace import UPDATED
@@ -26,6 +26,9 @@ _DRAWS = "note: the step draws random numbers;"
 _LEAST_S, _LONGER = 20.0, 3.0
 _AMONG_REPLICAS = "replicas"
 _SHARED, _UNKNOWN = "randomness-shared", "unexplained"
+_OF_VALUES = (_UNKNOWN, "statistics-not-synchronized")
+"""Codes that say what a value is, and foretell no number of it."""
+_OWN = "each replica draws by its own number, and state has sums of that alone"
 _SAID = (Status.PASS, Status.UNDECIDABLE, Status.FAIL)
 
 
@@ -66,6 +69,17 @@ def _is_of_update(found: Judgement) -> bool:
     return all(p.phase in UPDATED and p.relation != _AMONG_REPLICAS for p in wrong)
 
 
+def _is_of_own_draws(evidence: Evidence, found: Judgement) -> bool:
+    """Whether all that is wrong may be so as each replica draws by its own number.
+
+    One device has the numbers of one alone, so it does not say what sums over all have
+    to be. A cause that foretells the numbers of the error is none of these.
+    """
+    among = any(p.wrong and p.relation == _AMONG_REPLICAS for p in found.compared)
+    codes = {finding.code for finding in found.findings if not finding.warning}
+    return not among and codes <= set(_OF_VALUES) and adds_own_draws(evidence)
+
+
 def _loses_cause(found: Sequence[Finding], given: Sequence[Finding]) -> bool:
     """Whether what is wrong first is so in both runs, and explained in one alone."""
     both = [next((f for f in each if not f.warning), None) for each in (found, given)]
@@ -96,13 +110,17 @@ def _tell(first: First, again: Judged) -> Run | None:
         return add_note(run, f"{_DRAWS} found where {_GIVEN}")
     if run.status is not Status.PASS:
         return None
-    findings = found.findings
+    findings, given = found.findings, _GIVEN
     if found.status is Status.FAIL:
-        if repeats(evidence) or not _is_of_update(found):
+        if repeats(evidence):
+            if not _is_of_own_draws(evidence, found):
+                return None
+            given = f"{_GIVEN}; {_OWN}"
+        elif not _is_of_update(found):
             return None
         findings = ()
     warnings = [f"warning: {finding.code}" for finding in findings]
-    notes = (*warnings, run.message, f"{_DRAWS} {_GIVEN}")
+    notes = (*warnings, run.message, f"{_DRAWS} {given}")
     message = "; ".join(filter(None, notes))
     return replace(run, findings=findings, message=message)
 

@@ -128,3 +128,58 @@ def test_what_given_numbers_leave_without_a_cause_keeps_that_of_its_own(
     again = Judged(make_run(Status.FAIL, findings=(other,)), see(given=True))
     told = GIVEN.tell(First(item, Observation(), evidence, judged), again)
     assert (told is None) is stands
+
+
+OWN, SHARED = "model.py:7", "model.py:9"
+
+
+def tell_of_own_draws(
+    *, code: str, past: list[str] | None, moved: float = 0.0, again: Status
+) -> Any:
+    """What a failed run comes to whose replicas draw by their numbers at one line."""
+    evidence = see(moved=moved, given=True)
+    seeds = {
+        "reference": {OWN: ["0"], SHARED: ["3"]},
+        "observed": {OWN: ["0", "1"], SHARED: ["3"]},
+    }
+    for name, found in seeds.items():
+        trace = getattr(evidence, name)
+        told = {"seeds": found} if past is None else {"seeds": found, "past_sums": past}
+        notes = replace(trace, notes={**trace.notes, **told})
+        evidence = replace(evidence, **{name: notes})
+    finding = make_finding(code=code, phase="variable", confidence=1.0)
+    judged = replace(judge(evidence), status=Status.FAIL, findings=(finding,))
+    item = Planned(scenario=Scenario(target="m:f"), spec=SPEC, optional=False)
+    findings = (finding,) if again is Status.FAIL else ()
+    other = Judged(make_run(again, findings=findings), see(given=True))
+    return GIVEN.tell(First(item, Observation(), evidence, judged), other)
+
+
+@pytest.mark.parametrize("code", ["unexplained", "statistics-not-synchronized"])
+@pytest.mark.parametrize("past", [[], [SHARED]])
+def test_sums_of_what_replicas_draw_by_their_numbers_may_be_any(
+    code: str, past: list[str]
+) -> None:
+    told = tell_of_own_draws(code=code, past=past, again=Status.PASS)
+    assert (told.status, told.findings) == (Status.PASS, ())
+    assert "each replica draws by its own number" in told.message
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"past": [OWN]},
+        {"past": None},
+        {"past": [], "code": "nonlinear-before-reduction"},
+        {"past": [], "moved": 0.5},
+    ],
+    ids=["past-the-sum", "not-known", "foretold", "apart"],
+)
+def test_what_else_is_wrong_beside_such_numbers_stands(options: Any) -> None:
+    told = tell_of_own_draws(**{"code": "unexplained", "again": Status.PASS, **options})
+    assert told is None
+
+
+def test_what_such_numbers_do_not_hide_is_told_where_they_are_given() -> None:
+    told = tell_of_own_draws(code="scale-error", past=[], again=Status.FAIL)
+    assert [found.code for found in told.findings] == ["scale-error"]

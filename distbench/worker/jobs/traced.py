@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from distbench.worker.state.handles import Handles
 from distbench.worker.state.python_numbers import read_numbers
 from distbench.worker.stepping.session import Session
 from distbench.worker.taps.draws import find_draws, find_seeds
@@ -14,6 +15,7 @@ from distbench.worker.taps.made_of import (
     list_state_of_gradients,
     list_state_of_losses,
 )
+from distbench.worker.taps.past_sums import list_past_sums
 from distbench.worker.taps.written import order_writes
 
 
@@ -32,6 +34,7 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
     return {
         "draws": find_draws(graph),
         "seeds": find_seeds(graph),
+        "past_sums": list_past_sums(graph, Handles(table).known, session.traced_for),
         "exchange": exchange,
         "exchange_by_gradients": by_gradients,
         "shared_state": list(list_shared_state(seen, table)),

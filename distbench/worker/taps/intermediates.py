@@ -32,7 +32,7 @@ _DISTRIBUTE = "/tensorflow/python/distribute/"
 _STEP = "step"
 """Stands where names have the number of a loss."""
 
-_SCOPE = re.compile(r"(?:^|/)replica_(\d+)/")
+SCOPE = re.compile(r"(?:^|/)replica_(\d+)/")
 """The scope of names in which a strategy traces a replica that is not the first one."""
 
 Keep = Callable[[str, Any], None]
@@ -146,7 +146,7 @@ class Intermediates:
             return True
         if op.type == "Placeholder":
             return None
-        scope = _SCOPE.search(op.name)
+        scope = SCOPE.search(op.name)
         if scope is not None:
             return int(scope[1]) == local
         return local == 0 or _find_place(op.device) == self._devices[local]
