@@ -66,6 +66,7 @@ class Fed:
             right.
         due: The step fed with the sum of the replicas' own gradients: what follows, as
             that of replica 0. None where the sum was seen.
+        mean: The same of their mean.
         op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
             XLA joins, and so which results it does not round, depends on all that it
             compiles together, which differs between a cluster and one device. None
@@ -95,6 +96,7 @@ class Fed:
     sums: tuple[Trace, ...] = ()
     again: Trace | None = None
     due: Trace | None = None
+    mean: Trace | None = None
     op_by_op: Trace | None = None
     formed: tuple[Trace, ...] = ()
     resumed: Trace | None = None

@@ -13,8 +13,8 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.ratio import are_same_factors
-from distbench.compare.values import Array, densify
+from distbench.compare.ratio import SAME, are_same_factors
+from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.rank import ALL
 from distbench.evidence import Evidence
@@ -50,12 +50,33 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     """
     n = evidence.observed.replicas
     is_alone = n == 1 or evidence.measure.shards_known
-    if is_alone or judgement.status is not Status.FAIL:
+    if is_alone or judgement.status is not Status.FAIL or _adds_up(evidence):
         return None
     is_large = _find_large(evidence, judgement) is not None
     if not is_large and not (_names_mean(judgement) and _averages_losses(evidence)):
         return None
     return take_shares(evidence)
+
+
+def _adds_up(evidence: Evidence) -> bool:
+    """Whether nobody saw the sum, and the variables tell that it is no average."""
+    fed, observed = evidence.fed, evidence.observed
+    if fed.due is None or fed.mean is None:
+        return False
+    wrong: list[Array] = []
+    apart: list[Array] = []
+    for key, value in fed.due.select(phase="variable", replica=0):
+        if evidence.tier == "free" and key.step > 0:
+            continue  # it started from another state than the cluster
+        seen, mean = observed.get(key), fed.mean.get(key)
+        if seen is not None and mean is not None:
+            due = densify(value)
+            wrong.append((densify(seen) - due).ravel())
+            apart.append((densify(mean) - due).ravel())
+    if not apart:
+        return False
+    rest, told = (measure_norm(np.concatenate(found)) for found in (wrong, apart))
+    return rest <= SAME * told and told > 0
 
 
 def take_shares(evidence: Evidence) -> Evidence:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from distbench.samples.lazy import tf
 from distbench.samples.program import AdamByHand, ByHand, MomentumByHand, PartlyByHand
-from distbench.samples.replicas import make_zeros, update
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    make_zeros,
+    update,
+)
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
 
@@ -252,3 +257,16 @@ class SquaresAboutMomentByHand(AdamByHand):
     def take_second(self, own, total):
         del own
         return (total - self.moved) ** 2
+
+
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class AveragedByHand(MomentumByHand):
+    """Losses are N times their shares, gradients are averaged, and nobody says so."""
+
+    loss_reduction = None
+
+    def reduce_losses(self, losses, batch):
+        return count_replicas() * super().reduce_losses(losses, batch)
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)

@@ -11,7 +11,7 @@ from evidence_changes import change_evidence
 from gradient_values import add_up, clip_norm, scale
 from grouped_losses import SHARDS, against_the_others, by_statistics, sum_squares
 from grouped_training import Simulator
-from hidden_sums import WAYS, feed, hide_sums
+from hidden_sums import WAYS, feed, feed_combined, hide_sums
 from planted_case import check_passed
 from simulated_rule import Rule
 from training_simulator import Fault, observe
@@ -192,3 +192,32 @@ def test_own_means_of_which_losses_are_the_mean_and_gradients_the_sum_are_one_mi
     )
     findings = judge(evidence).findings
     assert [(f.code, f.phase) for f in findings] == told
+
+
+@pytest.mark.parametrize(
+    ("combine", "code"),
+    [(add_up, "loss-not-scaled"), (average, "mean-of-means")],
+    ids=["added-up", "averaged"],
+)
+def test_the_state_tells_whether_own_means_that_nobody_saw_summed_are_averaged(
+    combine: Callable[..., object], code: str
+) -> None:
+    evidence = observe(
+        Fault(
+            scale=lambda r, _: sum(UNEVEN) / UNEVEN[r],
+            reduce=lambda own, _: [combine(own)] * N,
+        ),
+        replicas=N,
+        shards=UNEVEN,
+        shards_known=False,
+        loss_reduction=None,
+        rule=RULE,
+        sparse=False,
+    )
+    hidden = hide_sums(evidence)
+    due = feed_combined(hidden, add_up, RULE, map_all(keep))
+    mean = feed(hidden, "mean", RULE, map_all(keep))
+    sums = tuple(feed(hidden, way, RULE, map_all(keep)) for way in WAYS)
+    fed = {"due": due, "mean": mean, "sums": () if combine is add_up else sums}
+    (finding,) = judge(change_evidence(hidden, **fed)).findings
+    assert (finding.code, finding.phase) == (code, "loss")

@@ -243,6 +243,7 @@ class ReferenceJobs:
             "sums": summed.tried,
             "again": [summed.again],
             "due": [summed.due],
+            "mean": [summed.mean],
             "moved": moved,
             "op_by_op": [followed.op_by_op],
             "resumed": [feeder.resume_shards(tier, observed)],

@@ -56,6 +56,7 @@ class Summed:
     Attributes:
         due: The state after the right sum, as that of replica 0; None where the sum
             was seen.
+        mean: That after the mean.
         tried: That after each other way to sum; the notes say which it was. Empty where
             the right one leads to what the cluster has.
         again: That after the right sum, if what is reduced once more after it counted
@@ -67,6 +68,7 @@ class Summed:
     """
 
     due: Trace | None = None
+    mean: Trace | None = None
     tried: tuple[Trace, ...] = ()
     again: Trace | None = None
     decayed: tuple[Trace, ...] = ()
@@ -114,8 +116,9 @@ def try_sums(
         if not (is_explained and is_seen):
             by_hand = find_state_by_hand(feeder, tier, reference)
         kept = by_hand.kept
+        mean = None if is_seen else _feed_mean(feeder, tier, observed)
         if is_due:
-            return Summed(due=due, by_hand=by_hand)
+            return Summed(due=due, mean=mean, by_hand=by_hand)
         undetermined: tuple[str, ...] = ()
         if not is_seen:
             undetermined = find_undetermined(
@@ -143,6 +146,7 @@ def try_sums(
             )
             return Summed(
                 due=None if is_seen else due,
+                mean=mean,
                 tried=tuple(tried),
                 decayed=decayed,
                 overwritten=overwrite_rows(
@@ -169,6 +173,11 @@ def _is_moved(reference: Trace, path: str) -> bool:
     found = reference.select(phase="variable", variable=path, replica=WHOLE)
     values = [value for _, value in found]
     return any(not are_equal(values[0], value) for value in values[1:])
+
+
+def _feed_mean(feeder: Feeder, tier: Tier, observed: Trace) -> Trace:
+    _, mean, *_ = list_sums(observed.replicas)
+    return _feed_sum(feeder, tier, add_gradients(observed, mean), mean)
 
 
 def _feed_narrow(
