@@ -24,10 +24,17 @@ def leave_out_led(
     Its examples make of the statistic what they make of it on one device, so its loss
     and gradients are those of its shard alone. If they are, nothing else is wrong with
     them, and those of other replicas are made of a statistic that is not theirs. What
-    nothing explains may be made of it in any case, but for the led state itself.
+    nothing explains may be made of it in any case, but for the led state itself. If
+    nothing is told of that, it follows from what else is wrong, as an average of the
+    weights does.
     """
+    told = {path for found in findings for path in found.variables}
     led = [
-        j.pair for j in broken if j.comparison.relation == "led" and j.pair is not None
+        j.pair
+        for j in broken
+        if j.comparison.relation == "led"
+        and j.pair is not None
+        and j.pair.key.variable in told
     ]
     if not led:
         return list(findings)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import TRAINED, OwnMeans
+from distbench.samples.program import BUFFERS, TRAINED, OwnMeans
 from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.climbing import (
     AscendsAsTheSlopeIsSteep,
     AscendsFirst,
     AscendsUnderStatistics,
     ClimbsOnValues,
+    ClimbsThenLimits,
     KeepsWhatTheClimbAdds,
 )
 from distbench.unusual.exchange import ALIKE
@@ -93,3 +94,17 @@ class KeepsWhatTheClimbAddsToOwn(KeepsWhatTheClimbAdds):
 
     def take(self, gradient):
         return gradient
+
+
+@fault(
+    "nonlinear-before-reduction",
+    "variable",
+    (*TRAINED, *BUFFERS),
+    like="tensorflow/tensorflow#33929",
+    clusters=("mirrored:2", "mwms:2"),
+)
+class ClimbsThenLimitsOwn(ClimbsThenLimits):
+    """Sharpness-aware: own gradients are limited, and averages of weights follow."""
+
+    def take(self, gradients):
+        return all_reduce("sum", self.limit(gradients))

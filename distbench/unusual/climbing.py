@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import Program
+from distbench.samples.program import BIAS, BUFFERS, ByHand, Program
 from distbench.samples.replicas import all_reduce, make_zeros, update
 from distbench.unusual.exchange import ALIKE
 from distbench.unusual.grouping import BatchStatistics
@@ -145,3 +145,39 @@ class KeepsWhatTheClimbAdds(AscendsFirst):
     def take(self, gradient):
         """That of the global batch."""
         return all_reduce("sum", gradient)
+
+
+@unusual()
+class ClimbsThenLimits(ClimbsOnValues, ByHand):
+    """Sharpness-aware: sums are limited by the weights, and averages of these kept."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.bias = tf.Variable([0.5], name=BIAS)  # one number for all
+        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self.averages = [
+            tf.Variable(v, trainable=False, name=name, aggregation=first)
+            for name, v in zip(BUFFERS, self.trained(), strict=True)
+        ]
+
+    def variables(self):
+        return [*super().variables(), *self.averages]
+
+    def apply(self, gradients):
+        super().apply(self.take(gradients))
+        for average, variable in zip(self.averages, self.trained(), strict=True):
+            average.assign_add(0.1 * (variable - average))
+
+    def take(self, gradients):
+        """What the weights go by, of the replica's own gradients."""
+        return self.limit(all_reduce("sum", gradients))
+
+    def reduce(self, gradient):
+        return gradient
+
+    def limit(self, gradients):
+        """Each no longer than a part of its variable."""
+        return [
+            gradient * tf.minimum(1.0, 0.1 * tf.norm(v) / (tf.norm(gradient) + 1e-6))
+            for gradient, v in zip(gradients, self.trained(), strict=True)
+        ]

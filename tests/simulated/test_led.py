@@ -11,11 +11,13 @@ from evidence_changes import change_evidence
 from gradient_values import map_values
 from led_runs import ADDED, ALL, BY_SIZE, EVEN, MOVING, F, list_led, make_run
 from training_simulator import HEAD, Fault, observe
+from verdict_samples import make_finding
 
 from distbench.compare.comparison import compare_evidence
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
 from distbench.diagnose.judge import judge
+from distbench.diagnose.led import leave_out_led
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
 from distbench.verdict import Status
@@ -208,6 +210,19 @@ def test_an_odd_loss_of_the_others_follows_from_it() -> None:
     fault = Fault(scale=lambda r, setup: 1.0 if r == 0 else 1.5)
     evidence = make_run((1.0, 0.0, 0.0), known=False, fault=fault, shards_known=True)
     assert [f.code for f in judge(evidence).findings] == ["statistics-not-synchronized"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_nothing_follows_from_state_of_which_nothing_is_told(told: bool) -> None:
+    """An average of weights may be wrong, as these are, and lead nothing."""
+    evidence = make_run((0.5, 0.5, 0.0), known=True)
+    broken = [
+        judged for judged in compare_evidence(evidence) if judged.comparison.wrong
+    ]
+    open_one = make_finding(code="unexplained", variable=HEAD, variables=(HEAD,))
+    of_state = make_finding(variable="moving", variables=("moving",))
+    findings = [open_one, of_state] if told else [open_one]
+    assert leave_out_led(evidence, broken, findings) == [of_state if told else open_one]
 
 
 @pytest.mark.parametrize("led", [False, True])
