@@ -1,8 +1,12 @@
-"""Names from user code, made safe to print: a variable may be called anything."""
+"""Names from user code, made safe to print and to name folders by."""
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
+
+_NAME_BYTES = 200
+"""What a folder's name may take: file systems have 255 for one."""
 
 
 def escape_controls(text: str, *, keep: str = "") -> str:
@@ -16,6 +20,15 @@ def escape_controls(text: str, *, keep: str = "") -> str:
         keep: Characters that stay, such as a line feed.
     """
     return "".join(c if c in keep or not _is_control(c) else _spell(c) for c in text)
+
+
+def cut_name(name: str) -> str:
+    """A name that a file system takes: a digest ends one that is too long."""
+    raw = name.encode("utf-8", "surrogatepass")
+    if len(raw) <= _NAME_BYTES:
+        return name
+    digest = hashlib.sha256(raw).hexdigest()
+    return raw[: _NAME_BYTES - len(digest)].decode("utf-8", "ignore") + digest
 
 
 def _is_control(character: str) -> bool:

@@ -259,6 +259,7 @@ class AgentEngine(Closing, Engine):
     def _drop(self, names: Iterable[str]) -> None:
         """End agents that are lost, have not come, or are not needed any more."""
         dropped: list[tuple[str, Starting, bool]] = []
+        until_s = time.monotonic() + _END_S  # for all of them
         for name in names:
             with self._lock:
                 agent = self._agents.pop(name, None)
@@ -268,7 +269,7 @@ class AgentEngine(Closing, Engine):
             is_lost = agent is None or agent.lost
             if agent is not None:
                 if is_lost:
-                    said = _wait_for_end(started)
+                    said = _wait_for_end(started, until_s)
                     self.log(f"{agent.place} {agent.why}: {said}")
                 agent.close()
             dropped.append((name, started, is_lost))
@@ -290,9 +291,8 @@ class AgentEngine(Closing, Engine):
             )
 
 
-def _wait_for_end(started: Starting) -> str:
+def _wait_for_end(started: Starting, until_s: float) -> str:
     """How an agent ended whose connection has."""
-    until_s = time.monotonic() + _END_S
     while (said := started.find_end()) is None:
         if time.monotonic() > until_s:
             return "its agent has not ended"

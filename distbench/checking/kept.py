@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from distbench.errors import BadInputError, ClusterError
+from distbench.escape import cut_name
 from distbench.evidence import Evidence
 from distbench.scenario.choices import TIERS
 from distbench.trace.files import write_trace
@@ -41,7 +42,7 @@ def keep_traces(folder: Path, scenario: str, evidence: Evidence) -> None:
     """
     traces = (evidence.observed, evidence.reference)
     for name, trace in zip(_NAMES, traces, strict=True):
-        place = folder / scenario / evidence.tier / name
+        place = folder / cut_name(scenario) / evidence.tier / name
         make_place(place)
         try:
             write_trace(trace, place, "trace")
@@ -56,8 +57,9 @@ def clear_traces(folder: Path, scenario: str) -> None:
         folder: That of the traces.
         scenario: Its id.
     """
+    place = folder / cut_name(scenario)
     for tier in TIERS:
         for name in _NAMES:
-            shutil.rmtree(folder / scenario / tier / name, ignore_errors=True)
+            shutil.rmtree(place / tier / name, ignore_errors=True)
         with contextlib.suppress(OSError):  # none is there, or somebody else's file is
-            (folder / scenario / tier).rmdir()
+            (place / tier).rmdir()

@@ -71,7 +71,7 @@ def check_once(
         verdict = _check(ref, options, known, reports, spares)
     json = reports.json
     is_wrong = verdict.status is Status.FAIL
-    if json is not None and json != STDOUT and json.exists() and is_wrong:
+    if json is not None and json != STDOUT and json.is_file() and is_wrong:
         _tell_next(verdict, json, beside=STDOUT in reports.files)
     return verdict.exit_code
 
@@ -100,23 +100,28 @@ def _check(
             run.status is not Status.ERROR for run in verdict.runs
         )
         try:
-            _publish(quarantined, options, reports, is_shown=is_shown)
-        except (ClusterError, OSError) as unwritten:
             # It may have the same cause, such as a full disk, and says less of it.
-            say(str(unwritten))
+            for unwritten in _publish(quarantined, options, reports, is_shown=is_shown):
+                say(str(unwritten))
+        except OSError as unshown:
+            say(str(unshown))
         raise
     quarantined = _quarantine(verdict, known)
-    try:
-        _publish(quarantined, options, reports)
-        if reports.tensorboard is not None:
-            from distbench.summaries import write_summaries
+    broken = _publish(quarantined, options, reports)
+    if reports.tensorboard is not None:
+        from distbench.summaries import write_summaries
 
-            # By tasks of its own, which may fail: the verdict has been told by then.
+        # By tasks of its own, which may fail: the verdict has been told by then.
+        try:
             write_summaries(quarantined.verdict, options, reports.tensorboard)
-    except ClusterError as unwritten:
-        if quarantined.verdict.status is not Status.FAIL:
-            raise
-        say(str(unwritten))  # wrong numbers weigh more than a report
+        except ClusterError as unwritten:
+            broken.append(unwritten)
+    # Wrong numbers weigh more than a report.
+    ends = broken[:1] if quarantined.verdict.status is not Status.FAIL else []
+    for other in broken[len(ends) :]:
+        say(str(other))
+    for last in ends:
+        raise last
     return quarantined.verdict
 
 
@@ -131,18 +136,23 @@ def _publish(
     reports: Reports,
     *,
     is_shown: bool = True,
-) -> None:
-    """Write and print what came out, without the failures that are known."""
+) -> list[ClusterError]:
+    """Write and print what came out, without the failures that are known.
+
+    Returns:
+        Why reports could not be written.
+    """
     verdict = quarantined.verdict
     console = make_console(stderr=STDOUT in reports.files)
     try:
         # First of all: whoever reads what is printed may go away, as `| head` does.
-        _write(reports, verdict, options)
+        broken = _write(reports, verdict, options)
     finally:
         if is_shown:
             console.print(render_verdict(verdict, options), crop=False)
     for line in render_remarks(quarantined.remarks):
         console.print(line)
+    return broken
 
 
 def _end_early(ref: TargetRef, options: CheckOptions, error: BaseException) -> Verdict:
@@ -170,12 +180,10 @@ def _end_early(ref: TargetRef, options: CheckOptions, error: BaseException) -> V
     )
 
 
-def _write(reports: Reports, verdict: Verdict, options: CheckOptions) -> None:
-    """Write each report, whatever becomes of the others.
-
-    Raises:
-        ClusterError: One could not be written; of others it is told.
-    """
+def _write(
+    reports: Reports, verdict: Verdict, options: CheckOptions
+) -> list[ClusterError]:
+    """Write each report, whatever becomes of the others; returns why some are not."""
     broken: list[ClusterError] = []
     for file, make in (
         (reports.json, _make_json),
@@ -188,10 +196,7 @@ def _write(reports: Reports, verdict: Verdict, options: CheckOptions) -> None:
             write_report(file, make(verdict, options))
         except ClusterError as error:
             broken.append(error)
-    for other in broken[1:]:
-        say(str(other))
-    if broken:
-        raise broken[0]
+    return broken
 
 
 def _make_json(verdict: Verdict, _: CheckOptions) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from distbench.cluster import Task
 from distbench.errors import ClusterError
+from distbench.escape import cut_name
 from distbench.launch.closing import Closing
 from distbench.launch.process import start_program
 
@@ -27,8 +27,6 @@ _HEIR = (
 )
 """A shell that removes a folder when its bench is gone, however that came about."""
 _HEIR_S = 15.0
-_NAME_BYTES = 200
-"""What a file system takes everywhere, with room for what is added; most take 255."""
 
 
 def tell_unused() -> str:
@@ -111,10 +109,7 @@ class RunDirectory(Closing):
         """A subfolder for the caller's own files, made if it is not there."""
         # It may hold the name of a function, with letters that the system lacks.
         plain = name.encode("ascii", "xmlcharrefreplace").decode()
-        if len(plain) > _NAME_BYTES:
-            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-            plain = f"{plain[: _NAME_BYTES - len(digest)]}{digest}"
-        folder = self.path / plain
+        folder = self.path / cut_name(plain)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from distbench.errors import ClusterError
+from distbench.errors import BadInputError, ClusterError
 from distbench.launch.closing import Closing
 from distbench.launch.engine import Engine
 from distbench.launch.group import Group
@@ -112,7 +112,8 @@ class Spares(Closing):
         self._filled_s = self._clock()
         room = self._engine.find_room().tasks
         # Whoever wants what does not start is told why when it is started again.
-        with suppress(ClusterError, OSError):
+        # The current folder may be away for a moment.
+        with suppress(BadInputError, ClusterError, OSError):
             self._directory = RunDirectory()
             for one in self._list_fitting(wanted, room):
                 # Those of now: they may have changed since it was wanted.

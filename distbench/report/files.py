@@ -127,6 +127,8 @@ def check_folder(path: Path) -> None:
     with _refuse(path):
         if path.exists() and not path.is_dir():
             raise BadInputError(f"'{path}' is a file. Expected the name of a folder.")
+        if path.is_symlink() and not path.exists():
+            raise BadInputError(f"'{path}' cannot be made: it is a link to nothing.")
         places = (path, *path.absolute().parents)
         there = next(place for place in places if place.exists())
         if not there.is_dir() or not os.access(there, os.W_OK):
@@ -145,7 +147,10 @@ def write_report(path: Path, text: str) -> None:
         sys.stdout.flush()
         return
     data = text.encode("utf-8", errors="backslashreplace")
-    file = _follow(path)
+    try:
+        file = _follow(path)
+    except (OSError, RuntimeError) as error:  # its folder has gone meanwhile, say
+        raise ClusterError(f"'{path}' could not be written: {error}.") from error
     written = _place_unfinished(file)
     try:
         if (descriptor := find_descriptor(file)) is not None:

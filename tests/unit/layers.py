@@ -225,7 +225,7 @@ ALLOWED: dict[str, set[str]] = {
         "verdict",
         "launch",
     },
-    "checking.kept": {"errors", "evidence", "scenario", "trace.files"},
+    "checking.kept": {"errors", "escape", "evidence", "scenario", "trace.files"},
     "checking.uneven": {"split"},
     "checking.stuck": {
         "checking.uneven",

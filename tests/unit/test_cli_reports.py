@@ -146,7 +146,13 @@ def test_curves_are_written_after_the_report(
 
 @pytest.mark.parametrize(("status", "code"), [("fail", 1), ("pass", 3)])
 def test_wrong_numbers_weigh_more_than_a_report_that_cannot_be_written(
-    play, call, capsys, tmp_path: Path, status: str, code: int
+    play,
+    call,
+    capsys,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    status: str,
+    code: int,
 ) -> None:
     """The other reports are written all the same."""
     folder = tmp_path / "gone"
@@ -157,9 +163,23 @@ def test_wrong_numbers_weigh_more_than_a_report_that_cannot_be_written(
         return make_verdict(make_run(Status(status)))
 
     play(check_target)
+    known = tmp_path / "known.ini"
+    known.write_text(
+        "[old]\nscenario = *\ncode = scale-error\nreason = x\nuntil = 2020-01-01\n"
+    )
+    module = types.ModuleType("distbench.summaries")
+    written: list[Path] = []
+    module.write_summaries = (  # type: ignore[attr-defined]
+        lambda _verdict, _options, folder: written.append(folder)
+    )
+    monkeypatch.setitem(sys.modules, "distbench.summaries", module)
     words = ("--html", str(folder / "page.html"), "--junit", str(tmp_path / "runs.xml"))
+    words += ("--tensorboard", str(tmp_path / "board"), "--quarantine", str(known))
     assert call("check", "a.b:c", *words) == code
-    assert "could not be written" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "could not be written" in told.err
+    assert "ended on" in told.out
+    assert written == [tmp_path / "board"]
     ElementTree.parse(tmp_path / "runs.xml")
 
 

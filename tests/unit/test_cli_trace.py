@@ -13,7 +13,7 @@ from recorded_runs import average, train, write_parts
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from distbench.checking.kept import keep_traces, make_place
+from distbench.checking.kept import clear_traces, keep_traces, make_place
 from distbench.cli import app
 from distbench.compare.offline import Selection, compare_traces
 from distbench.errors import BadInputError, ClusterError
@@ -140,6 +140,18 @@ def test_what_a_check_keeps_can_be_shown(tmp_path: Path) -> None:
     done = call("diff", place / "observed", place / "reference")
     assert done.exit_code == 0, done.output
     assert "There are traces in" in call("show", tmp_path / "kept").output
+
+
+def test_traces_of_a_scenario_with_a_long_name_are_kept_and_cleared(
+    tmp_path: Path,
+) -> None:
+    evidence = Evidence(tier="bounded", observed=train(2), reference=train(1))
+    names = [f"linear-{'m' * 260}-mwms:{n}-default" for n in (2, 4)]
+    for name in names:
+        keep_traces(tmp_path, name, evidence)
+    assert len([*tmp_path.rglob("trace.json")]) == 4
+    clear_traces(tmp_path, names[0])
+    assert len([*tmp_path.rglob("trace.json")]) == 2
 
 
 def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

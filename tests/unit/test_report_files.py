@@ -50,6 +50,22 @@ def test_a_folder_with_a_name_that_is_too_long_is_refused(tmp_path: Path) -> Non
         check_folder(tmp_path / ("x" * 300))
 
 
+@pytest.mark.parametrize("leads_to", ["board", "nowhere"])
+def test_a_folder_that_is_a_link_to_nothing_is_refused(
+    tmp_path: Path, leads_to: str
+) -> None:
+    (tmp_path / "board").symlink_to(tmp_path / leads_to)
+    with pytest.raises(BadInputError, match="board"):
+        check_folder(tmp_path / "board")
+
+
+def test_a_report_in_a_circle_of_links_cannot_be_written(tmp_path: Path) -> None:
+    """As one that comes into being while the check runs."""
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    with pytest.raises(ClusterError, match="could not be written"):
+        write_report(tmp_path / "circle" / "x.json", "text")
+
+
 def test_a_link_to_a_report_stays_one(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     kept, link = tmp_path / "kept" / "verdict.json", tmp_path / "latest.json"

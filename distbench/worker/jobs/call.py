@@ -11,6 +11,7 @@ import psutil
 
 from distbench.errors import BadInputError
 from distbench.launch.ports import is_bindable
+from distbench.launch.tf_config import LOOPBACK
 from distbench.pickling import pickle_with_places
 from distbench.progress import listen
 from distbench.worker.jobs.task import Task
@@ -60,7 +61,7 @@ def _call(task: Task, payload: Mapping[str, Any]) -> None:
         function, args = pickle.loads((folder / "called.pkl").read_bytes())
         value = function(*args)
     except BaseException as error:  # the user's code may leave by sys.exit
-        if has_lost_port(error) and _is_port_taken(task.port):
+        if has_lost_port(error) and _is_port_taken(task.address):
             raise
         raise SubjectError("call", None) from error
     path = folder / f"result-{task.name}.pkl"
@@ -78,9 +79,13 @@ def _call(task: Task, payload: Mapping[str, Any]) -> None:
     temporary.replace(path)
 
 
-def _is_port_taken(port: int | None) -> bool:
+def _is_port_taken(address: tuple[str, int] | None) -> bool:
     """Whether somebody else has the port: else a server of its own wanted another."""
-    if port is None or is_bindable(port):
+    if address is None:
+        return False
+    host, port = address
+    # Of another interface than loopback nobody is asked.
+    if host == LOOPBACK and is_bindable(port):
         return False
     connections = psutil.Process().net_connections("tcp")
     listening = {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}

@@ -69,11 +69,14 @@ class Task:
         self._server: Any = None
 
     @property
-    def port(self) -> int | None:
-        """The port of its own address, None without one."""
+    def address(self) -> tuple[str, int] | None:
+        """The host and port where it serves, None without one."""
         me = self._context.task
         addresses = self._context.addresses.get(me.role)
-        return int(addresses[me.index].rpartition(":")[2]) if addresses else None
+        if not addresses:
+            return None
+        host, _, port = addresses[me.index].rpartition(":")
+        return host, int(port)
 
     def open(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Start TensorFlow: threads, devices, ports and the strategy."""
