@@ -52,6 +52,7 @@ class Nights:
         runs: dict[str, list[Run]],
         *words: str,
         signalled: signal.Signals | None = None,
+        ignores_hangups: bool = False,
     ) -> int:
         def run_job(job: Any, *_: Any) -> Any:
             if signalled is not None:
@@ -63,6 +64,9 @@ class Nights:
         before = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
         handlers = {number: signal.getsignal(number) for number in before}
         self._patch.setattr(self._nightly, "run_job", run_job)
+        # Whoever runs the tests under 'nohup' ignores it.
+        hangup = signal.SIG_IGN if ignores_hangups else signal.SIG_DFL
+        signal.signal(signal.SIGHUP, hangup)
         try:
             code = self._nightly.main(["--out", str(self._out), *words])
         finally:
@@ -92,11 +96,7 @@ def test_a_signal_ends_the_night_and_what_there_is_gets_written(
 
 
 def test_a_night_that_ignores_hangups_goes_on(nights: Nights) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        nights.run({}, "--only", "sgd-*", signalled=signal.SIGHUP)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    nights.run({}, "--only", "sgd-*", signalled=signal.SIGHUP, ignores_hangups=True)
     assert "no time for" not in nights.read("summary.txt")
 
 
