@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import distbench
 from distbench.worker.state.python_numbers import (
     find_move,
     move_further,
@@ -57,3 +58,17 @@ def test_a_number_is_moved_by_a_summand_or_a_factor(moves, from_1) -> None:
     assert from_1 == (None if move is None else move(1, 3))
     if move is not None:
         assert move(move(1, 3), -3) == 1
+
+
+def test_a_number_that_tracing_moves_is_named() -> None:
+    """What puts it back between the traces is no move of the update's."""
+    verdict = distbench.check(
+        "tf_keras.optimizers:Nadam",
+        "mirrored:2",
+        workload="linear",
+        tier="bounded",
+        keras="legacy",
+    )
+    first = verdict.findings[0]
+    assert (first.code, first.phase) == ("hyperparameter-differs", "slot")
+    assert "'_u_product_counter' stands as replicas leave it" in first.explanation

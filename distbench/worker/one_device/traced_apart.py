@@ -52,7 +52,7 @@ def trace_for_each(feeder: Feeder, tier: Tier, observed: Trace) -> tuple[Trace, 
     for name in moved:
         # A rule may refuse to be traced from another number, and a class that another
         # is derived from it; then nothing is learnt.
-        with suppress(SubjectError, TypeError), feeder.trace_apart():
+        with suppress(SubjectError, TypeError):
             if name in ends:
                 found.extend(_trace_number(feeder, tier, observed, name, ends, here))
     return tuple(found)
@@ -83,7 +83,8 @@ def _trace_number(
         return after
 
     optimizers = feeder.reference.session.optimizers
-    with move_further(optimizers, name, watch):
+    # What puts the number back is no move of the update's.
+    with feeder.trace_apart(), move_further(optimizers, name, watch):
         _feed_one(feeder, tier, observed, 0)
     move, calls = find_move(moves), len(moves)
     if move is None:
@@ -98,9 +99,10 @@ def _trace_number(
     ):
         values: Values[Any] = feeder.reference.session.make_values()
         for replica in range(observed.replicas):
-            write_number(optimizers, name, move(begin, replica % here * ahead))
-            with move_further(optimizers, name, _repeat(move, times)):
-                trace = _feed_one(feeder, tier, observed, replica)
+            with feeder.trace_apart():
+                write_number(optimizers, name, move(begin, replica % here * ahead))
+                with move_further(optimizers, name, _repeat(move, times)):
+                    trace = _feed_one(feeder, tier, observed, replica)
             values.update(trace.values)
         notes = {**trace.notes, "number": name.partition(".")[2]}
         yield replace(trace, values=values, notes=notes)
@@ -113,5 +115,4 @@ def _repeat(move: Move, times: int) -> Any:
 def _feed_one(feeder: Feeder, tier: Tier, observed: Trace, replica: int) -> Trace:
     """What follows from one replica's reduced gradients, by a step of its own trace."""
     own = Values(observed.values).keep(lambda key: key.replica == replica)
-    with feeder.trace_apart():
-        return feeder.feed(tier, replace(observed, values=own), "reduced_gradient")[0]
+    return feeder.feed(tier, replace(observed, values=own), "reduced_gradient")[0]
