@@ -100,7 +100,8 @@ def try_sums(
     changes = is_seen and not hands_on(reference)
     if is_seen and is_explained and not changes:
         return Summed()
-    right, *others = list_sums(observed.replicas)
+    right, average, *others = list_sums(observed.replicas)
+    feed_way = partial(_feed_way, feeder, tier, observed)
     with suppress(SubjectError):
         fed = add_gradients(observed, right)
         feed = partial(_feed_sum, feeder, tier, fed, right)
@@ -116,7 +117,7 @@ def try_sums(
         if not (is_explained and is_seen):
             by_hand = find_state_by_hand(feeder, tier, reference)
         kept = by_hand.kept
-        mean = None if is_seen else _feed_mean(feeder, tier, observed)
+        mean = None if is_seen else feed_way(average)
         if is_due:
             return Summed(due=due, mean=mean, by_hand=by_hand)
         undetermined: tuple[str, ...] = ()
@@ -125,10 +126,7 @@ def try_sums(
                 feeder, tier, reference, observed, due, "local_gradient"
             )
         if kept or changes or not is_seen:
-            tried = [
-                _feed_sum(feeder, tier, add_gradients(observed, way), way)
-                for way in others
-            ]
+            tried = [mean or feed_way(average), *map(feed_way, others)]
             tried.append(_feed_none(feeder, tier, observed, right))
             tried += [
                 _feed_narrow(
@@ -175,9 +173,8 @@ def _is_moved(reference: Trace, path: str) -> bool:
     return any(not are_equal(values[0], value) for value in values[1:])
 
 
-def _feed_mean(feeder: Feeder, tier: Tier, observed: Trace) -> Trace:
-    _, mean, *_ = list_sums(observed.replicas)
-    return _feed_sum(feeder, tier, add_gradients(observed, mean), mean)
+def _feed_way(feeder: Feeder, tier: Tier, observed: Trace, way: Sum) -> Trace:
+    return _feed_sum(feeder, tier, add_gradients(observed, way), way)
 
 
 def _feed_narrow(
@@ -194,7 +191,7 @@ def _feed_narrow(
 def _feed_none(feeder: Feeder, tier: Tier, observed: Trace, right: Sum) -> Trace:
     """Feed gradients of 0, or next to 0 where the program divides by their size."""
     none = replace(right, factor=0.0)
-    found = _feed_sum(feeder, tier, add_gradients(observed, none), none)
+    found = _feed_way(feeder, tier, observed, none)
     state = Values(found.values).keep(lambda key: key.phase in STATE)
     if all(np.isfinite(np.asarray(value)).all() for value in state.values()):
         return found
