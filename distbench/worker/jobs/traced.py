@@ -31,10 +31,14 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
     by_gradients = exchange == "features" and exchange != find_exchange(
         seen, table, after_gradients=False
     )
+    seeds = find_seeds(graph)
+    past_sums: list[str] = []
+    if seeds:  # it takes a walk through the whole graph
+        past_sums = list_past_sums(graph, Handles(table).known, session.traced_for)
     return {
         "draws": find_draws(graph),
-        "seeds": find_seeds(graph),
-        "past_sums": list_past_sums(graph, Handles(table).known, session.traced_for),
+        "seeds": seeds,
+        "past_sums": past_sums,
         "exchange": exchange,
         "exchange_by_gradients": by_gradients,
         "shared_state": list(list_shared_state(seen, table)),

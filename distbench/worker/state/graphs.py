@@ -19,10 +19,22 @@ def calls_python(graph: Any) -> bool:
     return any(op.type in _PYTHON for op in list_ops(graph))
 
 
+def list_called(op: Any) -> Iterator[Any]:
+    """The graphs of the functions that an op calls itself."""
+    for name in {value.func.name for value in op.node_def.attr.values()} - {""}:
+        body = _find_body(op.graph._functions.get(name))
+        if body is not None:
+            yield body
+
+
 def _list_ops(graph: Any, seen: set[int]) -> Iterator[Any]:
     seen.add(id(graph))
     yield from graph.get_operations()
-    for function in graph._functions.values():
-        body = getattr(function, "graph", None) or getattr(function, "_graph", None)
+    for body in map(_find_body, graph._functions.values()):
         if body is not None and id(body) not in seen:
             yield from _list_ops(body, seen)
+
+
+def _find_body(function: Any) -> Any:
+    """The graph of a function that another graph knows; None of what has none."""
+    return getattr(function, "graph", None) or getattr(function, "_graph", None)

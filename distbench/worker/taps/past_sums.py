@@ -17,12 +17,13 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.trace.drawing import is_drawing
-from distbench.worker.state.graphs import list_ops
+from distbench.worker.state.graphs import list_called, list_ops
+from distbench.worker.state.handles import READS
 from distbench.worker.taps.backwards import Backwards, is_communicated, is_eager
 from distbench.worker.taps.callers import find_caller, name_line
 from distbench.worker.taps.intermediates import SCOPE
 
-_READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
+_READING = (*READS, "VariableShape")
 
 
 def list_past_sums(graph: Any, known: Set[int], replicas: int) -> list[str]:
@@ -60,7 +61,7 @@ def _list_assigned(graph: Any, names: set[str]) -> Iterator[Any]:
 
 def _is_reading(op: Any) -> bool:
     """Whether an op leaves variables alone; one that calls others hands them on."""
-    if op.type in _READING or any(True for _ in _list_functions(op)):
+    if op.type in _READING or any(True for _ in list_called(op)):
         return True
     return all(given.dtype != tf.resource for given in op.inputs)
 
@@ -85,13 +86,5 @@ def _name_draws(op: Any) -> Iterator[str]:
 
 def _list_inner(op: Any) -> Iterator[Any]:
     """The ops of the functions that an op calls."""
-    for graph in _list_functions(op):
+    for graph in list_called(op):
         yield from list_ops(graph)
-
-
-def _list_functions(op: Any) -> Iterator[Any]:
-    for name in {value.func.name for value in op.node_def.attr.values()} - {""}:
-        function = op.graph._functions.get(name)
-        body = getattr(function, "graph", None) or getattr(function, "_graph", None)
-        if body is not None:
-            yield body
