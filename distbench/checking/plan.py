@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
@@ -98,13 +98,12 @@ def leave_one_worker(item: Planned) -> Planned:
 
 def _check_brought(target: str, options: CheckOptions) -> None:
     """Refuse what is set of a workload of the bench where the subject brings one."""
-    for field, usual in (("examples", 0), ("loss_weight", 1.0)):
-        if (given := getattr(options, field)) != usual:
-            raise BadInputError(
-                f"'{target}' brings its own data and loss, so {spell(field)}, which is "
-                "for an optimizer on a workload of the bench, would change nothing. "
-                f"Leave it out. Received: {spell_given(field, given)}."
-            )
+    for field, given in _list_given(options, ("examples", "loss_weight")):
+        raise BadInputError(
+            f"'{target}' brings its own data and loss, so {spell(field)}, which is "
+            "for an optimizer on a workload of the bench, would change nothing. "
+            f"Leave it out. Received: {given}."
+        )
 
 
 def tell_ignored(target: str, kind: str, options: CheckOptions) -> str:
@@ -114,19 +113,24 @@ def tell_ignored(target: str, kind: str, options: CheckOptions) -> str:
     """
     if kind == "optimizer":
         return ""
-    usual = CheckOptions()
-    told = [
-        spell_given(name, value)
-        for name in _OF_OPTIMIZERS
-        if (given := getattr(options, name)) != getattr(usual, name)
-        for value in (given if isinstance(given, tuple) else (given,))
-    ]
+    told = [given for _, given in _list_given(options, _OF_OPTIMIZERS)]
     if not told:
         return ""
     return (
         f"'{target}' brings its own data and loss: {', '.join(told)} "
         "would be for an optimizer and changes nothing."
     )
+
+
+def _list_given(
+    options: CheckOptions, names: Iterable[str]
+) -> Iterator[tuple[str, str]]:
+    """Those options that are not as usual, and each value as it was given."""
+    usual = CheckOptions()
+    for name in names:
+        if (given := getattr(options, name)) != getattr(usual, name):
+            for value in given if isinstance(given, tuple) else (given,):
+                yield name, spell_given(name, value)
 
 
 def plan_scenarios(
