@@ -186,21 +186,23 @@ class Collector:
         if not places:
             return
         from distbench.errors import ClusterError
+        from distbench.verdict import merge_verdicts
+        from distbench.verdict.document import verdict_from_json
 
+        merged = merge_verdicts(map(verdict_from_json, self._list_documents()))
         for name, place in places.items():
             try:
-                self._write(name, place)
+                self._write(name, place, merged)
             except ClusterError as error:
                 self._unwritten[name] = str(error)
         self._earlier.close()
         if self._unwritten and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
-    def _write(self, name: str, place: Path) -> None:
+    def _write(self, name: str, place: Path, merged: Verdict) -> None:
         from distbench.options import CheckOptions
         from distbench.report.files import write_report
-        from distbench.verdict import merge_verdicts
-        from distbench.verdict.document import verdict_from_json, verdict_to_json
+        from distbench.verdict.document import verdict_to_json
 
         if name == "distbench_tests":
             from distbench.history.suite import make_suite_verdict
@@ -212,10 +214,7 @@ class Collector:
             ]
             suite = make_suite_verdict(outcomes, "pytest")
             write_report(place, verdict_to_json(suite) + "\n")
-            return
-        documents = self._list_documents()
-        merged = merge_verdicts(verdict_from_json(text) for text in documents)
-        if name == "distbench_json":
+        elif name == "distbench_json":
             write_report(place, verdict_to_json(merged) + "\n")
         elif name == "distbench_html":
             from distbench.report.page import verdict_to_html
