@@ -117,11 +117,11 @@ def _check(
         except ClusterError as unwritten:
             broken.append(unwritten)
     # Wrong numbers weigh more than a report.
-    ends = broken[:1] if quarantined.verdict.status is not Status.FAIL else []
-    for other in broken[len(ends) :]:
+    ends_here = bool(broken) and quarantined.verdict.status is not Status.FAIL
+    for other in broken[ends_here:]:
         say(str(other))
-    for last in ends:
-        raise last
+    if ends_here:
+        raise broken[0]
     return quarantined.verdict
 
 

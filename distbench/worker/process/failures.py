@@ -115,9 +115,9 @@ def classify_failure(error: BaseException) -> Mapping[str, Any]:
         cause = _find_original(error.__cause__)
         frames = _list_frames(error.__cause__, error.left_by)
         # The first one of a group tells more than where the group was made.
-        first, its_frames = cause, frames
-        for first in list_members(cause)[:1]:
-            its_frames = _map_frames(first)
+        members = list_members(cause)
+        first = members[0] if members else cause
+        its_frames = _map_frames(first) if members else frames
         told = {
             "kind": "subject",
             "exception": type(cause).__name__,
