@@ -97,7 +97,8 @@ class Spares(Closing):
         with self._lock:
             self._wanted.append(_Wanted(key=key, tasks=tasks, start=start))
             self.end_old()
-            while ready := self._ready[_add_surroundings(key)]:
+            ready = self._ready[_add_surroundings(key)]
+            while ready:
                 group = ready.pop()
                 if group.is_whole:
                     group.obey(halt)
