@@ -10,6 +10,15 @@ from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+NIGHTLY = (
+    "measured",
+    "own_optimizers",
+    "nightly_plan",
+    "nightly_options",
+    "nightly_jobs",
+    "nightly",
+)
+"""Those of a night."""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 import typer
-from imported_scripts import import_scripts
+from imported_scripts import NIGHTLY, import_scripts
 from verdict_samples import make_run, make_verdict
 
 from distbench.cluster import ClusterSpec
@@ -22,19 +22,11 @@ from distbench.verdict import Run, Status
 from distbench.verdict.document import verdict_to_json
 
 ROOT = Path(__file__).parents[2]
-NAMES = (
-    "measured",
-    "own_optimizers",
-    "nightly_plan",
-    "nightly_options",
-    "nightly_jobs",
-    "nightly",
-)
 
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*NAMES) as modules:
+    with import_scripts(*NIGHTLY) as modules:
         yield modules
 
 

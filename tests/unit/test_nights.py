@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from imported_scripts import import_scripts
+from imported_scripts import NIGHTLY, import_scripts
 from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.history.store import History
@@ -21,19 +21,11 @@ from distbench.verdict import Run, Status, Worst
 from distbench.verdict.document import verdict_from_json
 
 ROOT = Path(__file__).parents[2]
-NAMES = (
-    "measured",
-    "own_optimizers",
-    "nightly_plan",
-    "nightly_options",
-    "nightly_jobs",
-    "nightly",
-)
 
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*NAMES) as modules:
+    with import_scripts(*NIGHTLY) as modules:
         yield modules
 
 
