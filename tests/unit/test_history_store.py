@@ -242,9 +242,9 @@ def test_a_scenario_is_the_same_one_in_another_checkout(tmp_path: Path) -> None:
 
 
 def test_a_folder_within_a_path_is_no_beginning_of_it() -> None:
-    verdict = make_verdict(make_run(), target="/home/work/a.py:b, /work/c.py:d")
-    night = read_verdict(verdict, root=Path("/work"))
-    assert night.target == "/home/work/a.py:b, c.py:d"
+    verdict = make_verdict(make_run(), target="/home/me/a.py:b, /me/c.py:d")
+    night = read_verdict(verdict, root=Path("/me"))
+    assert night.target == "/home/me/a.py:b, c.py:d"
 
 
 @pytest.mark.parametrize("is_made", [True, False], ids=["empty", "none"])
