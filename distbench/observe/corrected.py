@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from distbench.cluster import ClusterSpec
-from distbench.evidence import Evidence, Fed, Tier
+from distbench.evidence import Evidence, Tier
+from distbench.fed import Fed
 from distbench.observe.launching import Launch, make_payload
 from distbench.observe.reading import list_reads
 from distbench.observe.saved import SAVED

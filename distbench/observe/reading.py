@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distbench.evidence import Evidence, Fed, Inside, Measure, Tier, Traits
+from distbench.evidence import Evidence, Inside, Measure, Tier, Traits
 from distbench.examples import Counted, Counterpart, Examples, are_filled_by_zeros
+from distbench.fed import Fed
 from distbench.observe.saved import SAVED
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE

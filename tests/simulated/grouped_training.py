@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from grouped_losses import SHARDS, WIDTH, Batch, Compute, Shards
 
-from distbench.evidence import Evidence, Fed, Measure
+from distbench.evidence import Evidence, Measure
+from distbench.fed import Fed
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, Value, VariableInfo
 from distbench.worker.one_device.repeating import repeat_rows

@@ -16,7 +16,7 @@ from distbench.compare import bounds, comparison, values
 from distbench.compare.comparison import Judged, compare_evidence
 from distbench.compare.pair import Pair
 from distbench.diagnose.judge import judge
-from distbench.evidence import Fed
+from distbench.fed import Fed
 from distbench.trace import Trace, Values, shelf
 from distbench.verdict import Status
 

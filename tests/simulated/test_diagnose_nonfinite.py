@@ -17,7 +17,7 @@ from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses import reduction
 from distbench.diagnose.hypotheses.means_in_terms import explain_by_means_in_terms
 from distbench.diagnose.judge import judge
-from distbench.evidence import Fed
+from distbench.fed import Fed
 
 
 def judge_sums(reduce, replicas=3):

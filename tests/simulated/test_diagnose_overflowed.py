@@ -10,7 +10,8 @@ from gradient_values import to_array
 from training_simulator import BIAS, KERNEL, observe
 
 from distbench.diagnose.judge import judge
-from distbench.evidence import Evidence, Fed
+from distbench.evidence import Evidence
+from distbench.fed import Fed
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 
 _STEP = 1

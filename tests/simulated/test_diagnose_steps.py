@@ -12,7 +12,8 @@ from training_simulator import BIAS, TRAINED, Fault, observe
 from wrong_steps import add_state, repeat
 
 from distbench.diagnose.judge import judge
-from distbench.evidence import Evidence, Fed
+from distbench.evidence import Evidence
+from distbench.fed import Fed
 from distbench.trace import Trace
 
 

@@ -12,7 +12,8 @@ from grouped_training import Simulator
 
 from distbench.diagnose.judge import judge
 from distbench.diagnose.seeds import find_own_draws
-from distbench.evidence import Evidence, Fed
+from distbench.evidence import Evidence
+from distbench.fed import Fed
 from distbench.verdict import Status
 
 PLACE = "model.py:7"

@@ -12,7 +12,8 @@ from gradient_values import Gradients, add_up, keep_slices, scale
 from simulated_model import BIAS, HEAD, KERNEL, TABLE, TRAINED, Model, Setup
 from simulated_rule import Rule, State
 
-from distbench.evidence import Evidence, Fed, Measure, Traits
+from distbench.evidence import Evidence, Measure, Traits
+from distbench.fed import Fed
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value
 

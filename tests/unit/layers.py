@@ -34,7 +34,16 @@ _EXPLAINING = {
     "diagnose.seeds",
     "diagnose.shown_sums",
 }
-_JUDGED = {*_DATA, "trace", "evidence", "examples", "flight", "verdict", "details"}
+_JUDGED = {
+    *_DATA,
+    "trace",
+    "fed",
+    "evidence",
+    "examples",
+    "flight",
+    "verdict",
+    "details",
+}
 _REPORTED = {
     *_DATA,
     "escape",
@@ -92,7 +101,8 @@ ALLOWED: dict[str, set[str]] = {
     "trace.folder": {"errors", "trace", "trace.files"},
     "trace.naming": {"trace"},
     "trace.files": {"errors", "trace"},
-    "evidence": {"examples", "scenario", "trace"},
+    "fed": {"trace"},
+    "evidence": {"examples", "fed", "scenario", "trace"},
     "examples": set(),
     "flight": {"evidence", "trace"},
     "details": set(),

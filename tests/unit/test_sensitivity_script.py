@@ -12,7 +12,8 @@ import pytest
 from imported_scripts import import_scripts
 
 from distbench.diagnose.judge import judge
-from distbench.evidence import Evidence, Fed
+from distbench.evidence import Evidence
+from distbench.fed import Fed
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, VariableInfo
 from distbench.verdict import Status
 
