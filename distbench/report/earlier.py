@@ -41,9 +41,7 @@ VERDICT = Kind(
 PAGE = Kind(
     name="page of a report",
     pattern=re.compile(
-        r"\s*<!DOCTYPE html>.*?"  # the second is of pages of before
-        r'<(meta name="generator" content="distbench"|p class="brand">distbench</p)>',
-        re.DOTALL,
+        r'\s*<!DOCTYPE html>.*?<meta name="generator" content="distbench">', re.DOTALL
     ),
 )
 SUITE = Kind(

@@ -29,8 +29,6 @@ from distbench.trace.values import Held, Values
 
 SCHEMA = "distbench/trace/3"
 """What a trace's JSON says that it is."""
-READ = (SCHEMA, "distbench/trace/2")
-"""What can be read: in the second format all arrays are in the archive."""
 _KEY = tuple(field.name for field in fields(TraceKey))
 _PARTS = ("rows", "values")
 
@@ -102,7 +100,7 @@ def list_files(folder: Path, stem: str) -> list[Path]:
 
 def _read(folder: Path, stem: str) -> Trace:
     header = json.loads((folder / f"{stem}.json").read_text())
-    if header.get("schema") not in READ:
+    if header.get("schema") != SCHEMA:
         raise BadInputError(
             f"Trace '{folder / stem}.json' has another format. Expected schema "
             f"{SCHEMA!r}. Received: {header.get('schema')!r}."
@@ -147,10 +145,8 @@ def _read(folder: Path, stem: str) -> Trace:
             MetricInfo(name=m["name"], state=tuple(m["state"]))
             for m in header["metrics"]
         ),
-        # What an older distbench wrote has one size for all steps.
         resized={
-            int(step): tuple(shards)
-            for step, shards in header.get("resized", {}).items()
+            int(step): tuple(shards) for step, shards in header["resized"].items()
         },
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from distbench.errors import BadInputError
 from distbench.trace import Trace, VariableInfo, merge_traces
-from distbench.trace.files import READ, read_trace
+from distbench.trace.files import SCHEMA, read_trace
 
 _BETWEEN = "."
 _LISTED = 6
@@ -87,6 +87,6 @@ def _make_missing(folder: Path) -> BadInputError:
 
 def _is_part(path: Path) -> bool:
     try:
-        return json.loads(path.read_text("utf-8")).get("schema") in READ
+        return json.loads(path.read_text("utf-8")).get("schema") == SCHEMA
     except (OSError, ValueError, AttributeError):
         return False

@@ -161,10 +161,3 @@ def test_a_trace_without_its_arrays_is_bad_input(tmp_path: Path, damage: str) ->
         (tmp_path / "t.json").write_text(json.dumps(index))
     with pytest.raises(BadInputError, match=r"cannot be read: .*Record the run again"):
         read_trace(tmp_path, "t")
-
-
-def test_a_trace_of_the_format_before_is_read(tmp_path: Path) -> None:
-    write_trace(make_trace({key(): SMALL}), tmp_path, "t")
-    text = (tmp_path / "t.json").read_text()
-    (tmp_path / "t.json").write_text(text.replace("trace/3", "trace/2"))
-    np.testing.assert_array_equal(read_trace(tmp_path, "t").values[key()], SMALL)
