@@ -24,7 +24,7 @@ from distbench.launch.spares import SPARES, Spares
 from distbench.launch.start import Job
 from distbench.limits import UNASKED_S, check_memory, check_seed, check_timeout
 from distbench.observe import Launch
-from distbench.observe.launching import make_injury
+from distbench.observe.injuries import make_injury
 from distbench.pickling import pickle_by_value
 from distbench.typed import as_declared, check_kind, list_given
 

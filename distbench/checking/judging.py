@@ -259,8 +259,8 @@ class Judging:
         self, item: Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
     ) -> tuple[Finding, ...]:
         """Confirm a cause once: each code in the first run that shows it."""
-        folder, reference, first = seen.folder, seen.reference, findings[0]
-        if folder is None or reference is None or tier == "free":
+        errand, first = seen.errand, findings[0]
+        if errand is None or tier == "free":
             return tuple(findings)
         # The first one in the plan, and not in time.
         self._wait_for_earlier(item.number)
@@ -272,17 +272,7 @@ class Judging:
         if phase is None:
             return tuple(findings)
         try:
-            corrected = observe_corrected(
-                self._target,
-                item.scenario,
-                item.spec,
-                tier,
-                phase,
-                evidence,
-                folder,
-                reference,
-                self._launch,
-            )
+            corrected = observe_corrected(errand, tier, phase, evidence)
         except ClusterError as error:
             self._launch.log(f"The corrected run of {item.scenario.id} failed: {error}")
             return tuple(findings)

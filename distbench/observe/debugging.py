@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TextIO
@@ -12,7 +11,8 @@ from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.terminal import Terminal
-from distbench.observe.launching import Launch, make_payload
+from distbench.observe.errand import Errand
+from distbench.observe.launching import Launch
 from distbench.observe.preparing import prepare_both, start_both
 from distbench.scenario import Scenario
 from distbench.stop import Stop, check_stoppable, stop_to_json
@@ -62,22 +62,17 @@ def observe_stopped(
     """
     _check_stop(stop, spec)
     scenario = replace(scenario, given_draws=stop.given_draws)
-    deadline = launch.give_time(scenario.timeout_s)
-    folder = launch.directory.make_folder(f"stopped-{time.monotonic_ns()}")
+    errand = Errand.begin(target, scenario, spec, launch, "stopped")
     address = launch.directory.path / "terminal"
-    payload = {
-        **make_payload(target, scenario, spec, folder),
-        "tiers": [_TIER],
-        "rerun": False,
-        "stop": stop_to_json(stop),
-        "terminal": str(address),
-    }
+    payload = errand.make_payload(
+        tiers=[_TIER], stop=stop_to_json(stop), terminal=str(address)
+    )
     with (
-        start_both(launch, scenario, spec, deadline) as (one, trainers),
+        start_both(errand) as (one, trainers),
         Terminal(address, *streams) as terminal,
     ):
         try:
-            _, wait_prepared = prepare_both(one, trainers, scenario, payload, target)
+            _, wait_prepared = prepare_both(one, trainers, errand, payload)
             wait_prepared()
             answers = trainers.call("debug", payload)
         except TaskFailedError as error:

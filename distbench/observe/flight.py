@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from distbench.cluster import ClusterSpec
@@ -14,13 +11,16 @@ from distbench.evidence import Tier
 from distbench.flight import Flight
 from distbench.launch.failure import TaskFailedError
 from distbench.observe.alone import find_own_failure
-from distbench.observe.launching import (
-    Launch,
-    list_injuries,
-    make_opening,
-    make_payload,
+from distbench.observe.errand import Errand
+from distbench.observe.injuries import list_injuries
+from distbench.observe.launching import Launch
+from distbench.observe.observation import (
+    Observation,
+    make_observation,
+    measure_disk,
+    name_logs,
+    observe_failure,
 )
-from distbench.observe.observation import Observation, measure_disk, name_logs
 from distbench.observe.one_device import OneDevice
 from distbench.observe.trainers import start_trainers
 from distbench.scenario import Scenario
@@ -51,25 +51,18 @@ def observe_flight(
         BadInputError: The subject fails on one device already.
         ClusterError: The bench's own part failed.
     """
-    deadline = launch.give_time(scenario.timeout_s)
-    folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
-    payload = {
-        **make_payload(target, scenario, spec, folder),
-    }
+    errand = Errand.begin(target, scenario, spec, launch)
+    payload = errand.make_payload()
     control: TargetRef | None = None
     tier: Tier = "bounded"
     injury = ""
-
-    opening = make_opening(scenario, deadline)
-    with one.serve(opening, launch.find_one(spec)) as alone, ExitStack() as clusters:
+    with one.serve(errand) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
-            trainers = clusters.enter_context(
-                start_trainers(launch, scenario, spec, deadline)
-            )
+            trainers = clusters.enter_context(start_trainers(errand))
             cluster = trainers.cluster
             wait_prepared = trainers.submit("prepare", payload)
-            answer = one.plan_rounds(payload, target, deadline)
+            answer = one.plan_rounds(errand, payload)
             control = target_from_json(answer["control"])
             tier = "exact" if answer["commutes"] else "bounded"
             wait_prepared()
@@ -80,40 +73,34 @@ def observe_flight(
                 injury = cluster.injury
         except TaskFailedError as raised:
             clusters.close()
-            error = find_own_failure(raised, launch, scenario, spec, payload, deadline)
-            return Observation(
-                failure=error,
+            return observe_failure(
+                find_own_failure(raised, errand, payload),
+                errand,
                 control=control,
-                seconds=deadline.spent_s,
                 environment=environment,
-                folder=folder,
-                logs={str(task): text for task, text in error.log_tails.items()},
                 tiers=(tier,),
                 injury=injury,
             )
         # They end while one device follows what they did.
         cluster.dismiss()
-        followed = alone.call("follow_rounds", payload, deadline=deadline)
-    return Observation(
-        flight=_read_flight(folder, scenario, tier, next(iter(followed.values()))),
+        followed = alone.call("follow_rounds", payload, deadline=errand.deadline)
+    return make_observation(
+        errand,
+        flight=_read_flight(errand, tier, next(iter(followed.values()))),
         control=control,
-        seconds=deadline.spent_s,
-        disk_bytes=measure_disk(folder),
-        environment={**environment, "python": sys.version.split()[0]},
-        folder=folder,
+        disk_bytes=measure_disk(errand.folder),
+        environment=environment,
         logs=name_logs(alone, cluster),
         tiers=(tier,),
         injury=injury,
     )
 
 
-def _read_flight(
-    folder: Path, scenario: Scenario, tier: Tier, answer: Mapping[str, Any]
-) -> Flight:
-    left_out = answer["left_out"]
+def _read_flight(errand: Errand, tier: Tier, answer: Mapping[str, Any]) -> Flight:
+    folder, left_out = errand.folder, answer["left_out"]
     return Flight(
         tier=tier,
-        in_flight=scenario.in_flight,
+        in_flight=errand.scenario.in_flight,
         observed=read_trace(folder, "flown"),
         starts=read_trace(folder, "starts"),
         orders=tuple(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Inside, Tier
-from distbench.observe.launching import Launch, make_payload
+from distbench.observe.errand import Errand
+from distbench.observe.launching import Launch
 from distbench.observe.preparing import prepare_both, start_both
 from distbench.observe.reading import list_reads
 from distbench.scenario import Scenario
@@ -48,20 +46,17 @@ def observe_intermediates(
         BadInputError: The subject fails on one device.
         ClusterError: A task failed.
     """
-    deadline = launch.give_time(scenario.timeout_s)
-    folder = launch.directory.make_folder(f"inside-{time.monotonic_ns()}")
     scenario = replace(scenario, steps=last_step + 1)
-    payload: Mapping[str, Any] = {
-        **make_payload(target, scenario, spec, folder),
-        "tiers": [_TIER],
-        "inside": "steps" if of_steps else "losses",
-    }
-    with start_both(launch, scenario, spec, deadline) as (one, trainers):
-        answer, wait_prepared = prepare_both(one, trainers, scenario, payload, target)
+    errand = Errand.begin(target, scenario, spec, launch, "inside")
+    inside = "steps" if of_steps else "losses"
+    payload = errand.make_payload(tiers=[_TIER], inside=inside)
+    with start_both(errand) as (one, trainers):
+        answer, wait_prepared = prepare_both(one, trainers, errand, payload)
         wait_prepared()
         payload = {**payload, "shards": answer["shards"]}
-        trainers.call("train", {**payload, "reads": list_reads(payload, [_TIER])})
-    parts = [read_trace(folder, f"observed-{_TIER}-{t}") for t in trainers.tasks]
+        trainers.call("train", {**payload, "reads": list_reads(errand, [_TIER])})
+    folder = errand.folder
+    parts = [read_trace(folder, f"observed-{_TIER}-{t}") for t in errand.trainers]
     return Inside(
         reference=read_trace(folder, f"reference-{_TIER}"),
         observed=merge_traces(str(spec), parts),

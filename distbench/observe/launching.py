@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from distbench.cluster import ClusterSpec, Task
-from distbench.fault import Fault
+from distbench.cluster import ClusterSpec
 from distbench.gpus import VISIBLE
 from distbench.launch.deadline import Deadline
 from distbench.launch.engine import Engine
@@ -23,8 +19,7 @@ from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
 from distbench.launch.start import Job, give_first, start_group
 from distbench.launch.surroundings import Start
-from distbench.scenario import Scenario, scenario_to_json
-from distbench.target import TargetRef, target_to_json
+from distbench.scenario import Scenario
 from distbench.xla import XLA_FLAGS
 
 ENTRY = "distbench.worker.main:run_task"
@@ -208,80 +203,3 @@ def _tell_runtime(
         "partitioner": partitioner,
         "op_determinism": op_determinism,
     }
-
-
-def make_payload(
-    target: TargetRef,
-    scenario: Scenario,
-    spec: ClusterSpec,
-    folder: Path,
-    reference: Path | None = None,
-) -> dict[str, Any]:
-    """What every job of a scenario is told: what to run, where, and who trains.
-
-    Args:
-        target: The subject.
-        scenario: What to run.
-        spec: Its resolved cluster spec.
-        folder: Where tasks leave what they recorded.
-        reference: Where the single-device run does; by default there as well.
-    """
-    return {
-        "target": target_to_json(target),
-        "scenario": scenario_to_json(scenario),
-        "folder": str(folder),
-        "reference": str(reference or folder),
-        "cluster": str(spec),
-        "replicas": spec.replicas,
-        "tasks": [str(task) for task in list_trainers(spec)],
-        # Whoever begins such a step waits until the fault is done.
-        "waits": [fault.step for fault in scenario.injected if fault.task is not None],
-    }
-
-
-def list_injuries(scenario: Scenario, launch: Launch) -> tuple[Injury, ...]:
-    """What is to be done to tasks on purpose."""
-    own = () if launch.injury is None else (launch.injury,)
-    faults = [fault for fault in scenario.injected if fault.task is not None]
-    return (*own, *map(make_injury, faults))
-
-
-def make_injury(fault: Fault, *, goes_on: bool = False) -> Injury:
-    """What a fault of a task is to the launcher."""
-    is_killed = fault.kind in ("kill", "restart")
-    return Injury(
-        number=signal.SIGKILL if is_killed else signal.SIGSTOP,
-        step=fault.step,
-        task=fault.task,
-        restarts=fault.kind == "restart",
-        until_step=fault.until,
-        for_s=fault.amount,
-        goes_on=goes_on,
-        name=f"fault {fault}",
-    )
-
-
-def tell_injuries(scenario: Scenario, done: str) -> str:
-    """What was done on purpose, in words: to tasks, and to what replicas train on.
-
-    Args:
-        scenario: What was run.
-        done: What was done to tasks, as their group says.
-    """
-    told = [done] if done else []
-    told += [_WORDS[f.kind].format(f) for f in scenario.injected if f.task is None]
-    return ", ".join(told)
-
-
-_WORDS = {
-    "drop": "replica {0.rank} got no examples in step {0.step}",
-    "nan": "replica {0.rank} got NaN in its gradients in step {0.step}",
-    "scale": "replica {0.rank} got its gradients times {0.amount:g} in step {0.step}",
-    "flip": "replica {0.rank} got bit {0.amount:g} of its first gradient flipped in "
-    "step {0.step}",
-}
-
-
-def list_trainers(spec: ClusterSpec) -> tuple[Task, ...]:
-    """The tasks that run the program: the chief under `ps`, else every worker."""
-    return spec.tasks[:1] if spec.kind == "ps" else spec.tasks

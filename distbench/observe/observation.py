@@ -11,6 +11,7 @@ from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
+from distbench.observe.errand import Errand
 from distbench.target import TargetRef
 from distbench.trace.shelf import Shelf
 
@@ -27,8 +28,7 @@ class Observation:
         disk_bytes: What its traces take on disk.
         environment: Versions, devices and settings of the tasks.
         control: The stock optimizer of the subject's family.
-        folder: Where the traces are.
-        reference: Where those of its single-device run are.
+        errand: What was run, and where its traces are; None if it ended without any.
         logs: The last lines of each task's output, by its name.
         tiers: Those that the subject can have; empty where that is not known.
         injury: What was done to a task on purpose, in words; empty for nothing.
@@ -41,16 +41,38 @@ class Observation:
     disk_bytes: int = 0
     environment: Mapping[str, Any] = field(default_factory=dict)
     control: TargetRef | None = None
-    folder: Path | None = None
-    reference: Path | None = None
+    errand: Errand | None = None
     logs: Mapping[str, str] = field(default_factory=dict)
     tiers: tuple[Tier, ...] = ()
     injury: str = ""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the traces are."""
+        return None if self.errand is None else self.errand.folder
+
+    @property
+    def reference(self) -> Path | None:
+        """Where those of its single-device run are."""
+        return None if self.errand is None else self.errand.reference
 
     def clear_arrays(self) -> None:
         """Remove them: the scenarios of a check may take more disk than there is."""
         if self.folder is not None:
             Shelf(self.folder).clear()
+
+
+def make_observation(errand: Errand, **found: Any) -> Observation:
+    """What became of a scenario that ends here; see `Observation`."""
+    return Observation(errand=errand, seconds=errand.deadline.spent_s, **found)
+
+
+def observe_failure(
+    error: TaskFailedError, errand: Errand, **found: Any
+) -> Observation:
+    """What became of a scenario in which a task failed; see `Observation`."""
+    logs = {str(task): text for task, text in error.log_tails.items()}
+    return make_observation(errand, failure=error, logs=logs, **found)
 
 
 def measure_disk(folder: Path) -> int:

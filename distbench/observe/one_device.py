@@ -8,14 +8,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from distbench.cluster import ClusterSpec
 from distbench.errors import ClusterError
-from distbench.launch.deadline import Deadline
 from distbench.launch.group import Group
-from distbench.launch.start import Job
+from distbench.observe.errand import Errand
 from distbench.observe.launching import ONE, Launch
 from distbench.observe.subject import ObserverError, ask_one, submit_one
-from distbench.target import TargetRef
 from distbench.trace.shelf import Shelf
 
 
@@ -42,7 +39,6 @@ class OneDevice:
         self._answer: Mapping[str, Any] | None = None
         self._wait: Callable[[], Mapping[str, Any]] | None = None
         self._probes: Mapping[str, Any] | None = None
-        self._opening: Job | None = None
         self._spec = ONE
 
     def find_folder(self, folder: Path) -> Path:
@@ -62,16 +58,11 @@ class OneDevice:
         return self._folder
 
     @contextmanager
-    def serve(self, opening: Job, spec: ClusterSpec) -> Iterator[Group]:
-        """Its task, for one scenario.
-
-        Args:
-            opening: The first job of a task, if one has to be started.
-            spec: The one device that the scenario is held against.
-        """
-        is_other, self._spec, self._opening = spec != self._spec, spec, opening
+    def serve(self, errand: Errand) -> Iterator[Group]:
+        """Its task, for one scenario."""
+        is_other, self._spec = errand.one != self._spec, errand.one
         if self._group is None or self._group.closed or is_other:
-            self._group = self._launch.start_cluster(spec, opening)
+            self._group = self._launch.start_cluster(errand.one, errand.opening)
             self._answer = self._wait = self._probes = None
         self._left -= 1
         with ExitStack() as ending:
@@ -88,45 +79,40 @@ class OneDevice:
         return self._group
 
     def make_reference(
-        self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline
+        self, errand: Errand, payload: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """What its task answers when it has run the scenario that it serves.
 
         Args:
-            payload: Of the scenario's jobs.
-            target: The subject.
-            deadline: That of the scenario, if the task has to be asked.
+            errand: What is run.
+            payload: Of its jobs.
 
         Raises:
             BadInputError: The subject fails on one device already.
             ClusterError: The bench's own part failed.
         """
         if self._answer is None:
-            self._answer = self._ask("reference", payload, target, deadline)
+            self._answer = self._ask("reference", errand, payload)
         return self._answer
 
     def plan_rounds(
-        self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline
+        self, errand: Errand, payload: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """What its task answers when it has run the rounds of steps in flight.
 
         See `make_reference` for the arguments and the errors.
         """
-        return self._ask("plan_rounds", payload, target, deadline)
+        return self._ask("plan_rounds", errand, payload)
 
     def _ask(
-        self,
-        job: str,
-        payload: Mapping[str, Any],
-        target: TargetRef,
-        deadline: Deadline,
+        self, job: str, errand: Errand, payload: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """Run a job, and if the bench's own code raises amid the subject's, without it.
 
         What the subject gave that code, in place of TensorFlow's, may have made it
         fail: then the subject fails where the bench does not observe it as well.
         """
-        assert self._opening is not None  # it serves
+        target, deadline = errand.target, errand.deadline
         try:
             return ask_one(self._served, job, payload, target=target, deadline=deadline)
         except ObserverError:
@@ -134,40 +120,36 @@ class OneDevice:
             # Who watches it may be wanting there: then the first error stays.
             with (
                 suppress(ClusterError),
-                self._launch.start_cluster(self._spec, self._opening) as group,
+                self._launch.start_cluster(errand.one, errand.opening) as group,
             ):
                 own = {**payload, "alone": True}
                 ask_one(group, job, own, target=target, deadline=deadline)
             raise
 
-    def read_alone(
-        self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline
-    ) -> None:
+    def read_alone(self, errand: Errand, payload: Mapping[str, Any]) -> None:
         """See whether the subject's input pipeline can be read on one device.
 
         Args:
-            payload: Of the scenario's jobs.
-            target: The subject.
-            deadline: That of the scenario.
+            errand: What is run.
+            payload: Of its jobs.
 
         Raises:
             BadInputError: It fails there already.
             ClusterError: The bench's own part failed.
         """
+        target, deadline = errand.target, errand.deadline
         ask_one(self._served, "read", payload, target=target, deadline=deadline)
         self.replace()  # the next run builds the subject in a process of its own
 
-    def begin_probes(
-        self, payload: Mapping[str, Any], target: TargetRef, deadline: Deadline
-    ) -> None:
+    def begin_probes(self, errand: Errand, payload: Mapping[str, Any]) -> None:
         """Have its task run what the judge asks of it besides, while a cluster trains.
 
         Args:
-            payload: Of the scenario's jobs, with the tiers that the reference ran.
-            target: The subject.
-            deadline: That of the scenario.
+            errand: What is run.
+            payload: Of its jobs, with the tiers that the reference ran.
         """
         if self._wait is None:
+            target, deadline = errand.target, errand.deadline
             self._wait = submit_one(
                 self._served, "probe", payload, target=target, deadline=deadline
             )

@@ -6,43 +6,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
-from distbench.cluster import ClusterSpec
-from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
-from distbench.observe.launching import Launch, make_opening
+from distbench.observe.errand import Errand
 from distbench.observe.one_device import OneDevice
 from distbench.observe.trainers import Trainers, start_trainers
-from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
-from distbench.target import TargetRef
 
 
 @contextmanager
-def start_both(
-    launch: Launch, scenario: Scenario, spec: ClusterSpec, deadline: Deadline
-) -> Iterator[tuple[OneDevice, Trainers]]:
-    """Start one device and a cluster for a run of their own; both are ended behind it.
-
-    Args:
-        launch: How tasks are started.
-        scenario: What is to be run.
-        spec: Its resolved cluster spec.
-        deadline: For all jobs together.
-    """
+def start_both(errand: Errand) -> Iterator[tuple[OneDevice, Trainers]]:
+    """Start one device and a cluster for a run alone; both are ended behind it."""
     with (
-        closing(OneDevice(launch)) as one,
-        one.serve(make_opening(scenario, deadline), launch.find_one(spec)),
-        start_trainers(launch, scenario, spec, deadline) as trainers,
+        closing(OneDevice(errand.launch)) as one,
+        one.serve(errand),
+        start_trainers(errand) as trainers,
     ):
         yield one, trainers
 
 
 def prepare_both(
-    one: OneDevice,
-    trainers: Trainers,
-    scenario: Scenario,
-    payload: Mapping[str, Any],
-    target: TargetRef,
+    one: OneDevice, trainers: Trainers, errand: Errand, payload: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Callable[[], object]]:
     """Build a subject and trace its step on a cluster, and have its reference made.
 
@@ -52,9 +35,8 @@ def prepare_both(
     Args:
         one: Makes the reference, or has made it for another cluster.
         trainers: The tasks of the cluster that train.
-        scenario: What is run.
+        errand: What is run.
         payload: Of all of these jobs.
-        target: The subject.
 
     Returns:
         What the reference answers, and a function that waits for the cluster.
@@ -63,14 +45,14 @@ def prepare_both(
         BadInputError: The subject fails on one device already.
         ClusterError: The bench's own part failed.
     """
-    if scenario.workload == PIPELINE:
+    if errand.scenario.workload == PIPELINE:
         # One device trains on what the replicas got.
         try:
             trainers.call("read", payload)
         except TaskFailedError as error:
             if error.kind == "subject":
-                one.read_alone(payload, target, trainers.deadline)
+                one.read_alone(errand, payload)
             raise
     wait_prepared = trainers.submit("prepare", payload)
-    answer = one.make_reference(payload, target, trainers.deadline)
+    answer = one.make_reference(errand, payload)
     return answer, wait_prepared

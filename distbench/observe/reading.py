@@ -11,8 +11,8 @@ from typing import Any
 from distbench.evidence import Evidence, Inside, Measure, Tier, Traits
 from distbench.examples import Counted, Counterpart, Examples, are_filled_by_zeros
 from distbench.fed import Fed
+from distbench.observe.errand import Errand
 from distbench.observe.saved import SAVED
-from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
 from distbench.trace import Trace, merge_traces
 from distbench.trace.archive import read_arrays
@@ -23,9 +23,8 @@ from distbench.trace.reshaped import RESHAPED, find_reshaped, leave_out_variable
 
 
 def read_evidence(
-    payload: Mapping[str, Any],
+    errand: Errand,
     tier: Tier,
-    scenario: Scenario,
     answer: Mapping[str, Any],
     replies: Mapping[str, Any],
     *,
@@ -34,15 +33,14 @@ def read_evidence(
     """What a tier of a run showed.
 
     Args:
-        payload: What the jobs were told: which tasks trained, and where traces are.
+        errand: What was run.
         tier: Which one.
-        scenario: What was run.
         answer: What the jobs `reference` and `probe` returned.
         replies: What the job `replay` returned.
         uncut: The single-device run with no variable in shards, where there is one.
     """
-    folder, tasks = Path(payload["folder"]), payload["tasks"]
-    reference = Path(payload["reference"])
+    scenario, folder, reference = errand.scenario, errand.folder, errand.reference
+    tasks = tuple(map(str, errand.trainers))
     examples = None
     if scenario.workload == PIPELINE:
         apart = scenario.spec.kind == "ps"
@@ -148,9 +146,9 @@ def _shape_gradients(evidence: Evidence) -> Evidence:
     return replace(shaped, observed=observed, probes=probes)
 
 
-def list_reads(payload: Mapping[str, Any], tiers: Iterable[str]) -> list[str]:
+def list_reads(errand: Errand, tiers: Iterable[str]) -> list[str]:
     """What a task that trains reads of a run: of many traces the reference's."""
-    folder, reference = Path(payload["folder"]), Path(payload["reference"])
+    folder, reference = errand.folder, errand.reference
     files = [f for tier in tiers for f in list_files(reference, f"reference-{tier}")]
     # What the replicas got, and what another cluster saved, if there is such.
     files += [*folder.glob("batches-*"), *(folder / SAVED).glob("*")]

@@ -5,10 +5,9 @@ This is where scenario, launcher and worker program meet. Nothing is judged here
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Any
 
 from distbench.cluster import ClusterSpec
@@ -18,15 +17,17 @@ from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.observe.alone import find_own_failure
+from distbench.observe.errand import Errand
 from distbench.observe.flight import observe_flight
-from distbench.observe.launching import (
-    Launch,
-    list_injuries,
-    make_opening,
-    make_payload,
-    tell_injuries,
+from distbench.observe.injuries import list_injuries, tell_injuries
+from distbench.observe.launching import Launch
+from distbench.observe.observation import (
+    Observation,
+    make_observation,
+    measure_disk,
+    name_logs,
+    observe_failure,
 )
-from distbench.observe.observation import Observation, measure_disk, name_logs
 from distbench.observe.one_device import OneDevice
 from distbench.observe.preparing import prepare_both
 from distbench.observe.reading import list_reads, read_evidence
@@ -65,40 +66,29 @@ def observe(
             return observe(target, scenario, spec, tiers, launch, own)
     if scenario.in_flight > 1:
         return observe_flight(target, scenario, spec, launch, one)
-    deadline = launch.give_time(scenario.timeout_s)
-    folder = launch.directory.make_folder(f"{scenario.id}-{time.monotonic_ns()}")
-    reference = one.find_folder(folder)
-    payload = {
-        **make_payload(target, scenario, spec, folder, reference),
-        "tiers": list(tiers),
-        "rerun": launch.rerun,
-    }
+    errand = Errand.begin(target, scenario, spec, launch)
+    errand = replace(errand, reference=one.find_folder(errand.folder))
+    payload = errand.make_payload(tiers=list(tiers), rerun=launch.rerun)
     control: TargetRef | None = None
     found: tuple[Tier, ...] = ()
     injury = ""
-    opening = make_opening(scenario, deadline)
-    with one.serve(opening, launch.find_one(spec)) as alone, ExitStack() as clusters:
+    with one.serve(errand) as alone, ExitStack() as clusters:
         environment = dict(next(iter(alone.first.values()))["environment"])
         try:
             if scenario.restore_from:
-                saved = train_before(target, scenario, folder, launch, deadline)
-                payload = {**payload, **saved}
-            trainers = clusters.enter_context(
-                start_trainers(launch, scenario, spec, deadline)
-            )
+                payload = {**payload, **train_before(errand)}
+            trainers = clusters.enter_context(start_trainers(errand))
             cluster = trainers.cluster
-            answer, wait_prepared = prepare_both(
-                one, trainers, scenario, payload, target
-            )
+            answer, wait_prepared = prepare_both(one, trainers, errand, payload)
             control = target_from_json(answer["control"])
             found = tuple(answer["tiers"])
             if not found:
                 return Observation(environment=environment)
             payload = {**payload, "shards": answer["shards"], "tiers": list(found)}
-            one.begin_probes(payload, target, deadline)
+            one.begin_probes(errand, payload)
             wait_prepared()
             cluster.injure(*list_injuries(scenario, launch))
-            reads = {**payload, "reads": list_reads(payload, found)}
+            reads = {**payload, "reads": list_reads(errand, found)}
             try:
                 trainers.call("train", reads)
             finally:
@@ -116,43 +106,31 @@ def observe(
                 if before.failure is not None:
                     return before
                 before.clear_arrays()
-            error = find_own_failure(raised, launch, scenario, spec, payload, deadline)
-            return Observation(
-                failure=error,
+            return observe_failure(
+                find_own_failure(raised, errand, payload),
+                errand,
                 control=control,
-                seconds=deadline.spent_s,
                 environment=environment,
-                folder=folder,
-                reference=reference,
-                logs={str(task): text for task, text in error.log_tails.items()},
                 tiers=found,
                 injury=injury,
             )
         # They end while one device follows what they did.
         cluster.dismiss()
         answer = {**answer, **one.finish_probes()}
-        replies = _replay(alone, payload, deadline)
+        replies = _replay(alone, payload, errand.deadline)
         if replies["spent"]:
             one.replace()
-        uncut = (
-            observe_uncut(target, payload, found, opening, launch, deadline)
-            if scenario.partitioner
-            else {}
-        )
+        uncut = observe_uncut(errand, payload, found) if scenario.partitioner else {}
 
-    return Observation(
+    return make_observation(
+        errand,
         evidence={
-            tier: read_evidence(
-                payload, tier, scenario, answer, replies, uncut=uncut.get(tier)
-            )
+            tier: read_evidence(errand, tier, answer, replies, uncut=uncut.get(tier))
             for tier in found
         },
         control=control,
-        seconds=deadline.spent_s,
-        disk_bytes=sum(map(measure_disk, {folder, reference})),
-        environment={**environment, "python": sys.version.split()[0]},
-        folder=folder,
-        reference=reference,
+        disk_bytes=sum(map(measure_disk, {errand.folder, errand.reference})),
+        environment=environment,
         logs=name_logs(alone, cluster),
         tiers=found,
         injury=injury,

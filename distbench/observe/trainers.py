@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from distbench.cluster import ClusterSpec, Task
+from distbench.cluster import Task
 from distbench.launch.deadline import Deadline
 from distbench.launch.group import Group
-from distbench.observe.launching import Launch, list_trainers, make_opening
-from distbench.scenario import Scenario
+from distbench.observe.errand import Errand
 
 Answers = Mapping[Task, dict[str, Any]]
 
@@ -45,16 +44,7 @@ class Trainers:
 
 
 @contextmanager
-def start_trainers(
-    launch: Launch, scenario: Scenario, spec: ClusterSpec, deadline: Deadline
-) -> Iterator[Trainers]:
-    """Start the cluster of a scenario; its tasks are ended behind it.
-
-    Args:
-        launch: How tasks are started.
-        scenario: What is to be run.
-        spec: Its resolved cluster spec.
-        deadline: For all jobs together.
-    """
-    with launch.start_cluster(spec, make_opening(scenario, deadline)) as cluster:
-        yield Trainers(cluster, list_trainers(spec), deadline)
+def start_trainers(errand: Errand) -> Iterator[Trainers]:
+    """Start the cluster of a scenario; its tasks are ended behind it."""
+    with errand.launch.start_cluster(errand.spec, errand.opening) as cluster:
+        yield Trainers(cluster, errand.trainers, errand.deadline)

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
-from distbench.launch.deadline import Deadline
-from distbench.launch.start import Job
-from distbench.observe.launching import ONE, Launch
+from distbench.observe.errand import Errand
+from distbench.observe.launching import ONE
 from distbench.observe.subject import ask_one
-from distbench.target import TargetRef
 from distbench.trace import Trace
 from distbench.trace.files import read_trace
 
 
 def observe_uncut(
-    target: TargetRef,
-    payload: Mapping[str, Any],
-    tiers: Sequence[Tier],
-    opening: Job,
-    launch: Launch,
-    deadline: Deadline,
+    errand: Errand, payload: Mapping[str, Any], tiers: Sequence[Tier]
 ) -> dict[Tier, Trace]:
     """What the steps of one device leave where no variable is cut.
 
     In a process of its own: a second build of a subject comes in the first one's way.
 
     Args:
-        target: The subject.
-        payload: Of the scenario's jobs.
+        errand: What is run.
+        payload: Of its jobs.
         tiers: Those that one device has run.
-        opening: The first job of a task.
-        launch: How tasks are started.
-        deadline: That of the scenario.
 
     Returns:
         A trace for the first tier in which there is noise, since a norm of all is not
@@ -47,11 +36,13 @@ def observe_uncut(
         return {}
     asked = {**payload, "tiers": [tier]}
     try:
-        with launch.start_cluster(ONE, opening) as group:
-            ask_one(group, "uncut", asked, target=target, deadline=deadline)
+        with errand.launch.start_cluster(ONE, errand.opening) as group:
+            ask_one(
+                group, "uncut", asked, target=errand.target, deadline=errand.deadline
+            )
     except BadInputError:
         return {}
     except ClusterError as error:
-        launch.log(f"A run with no variable in shards failed: {error}")
+        errand.launch.log(f"A run with no variable in shards failed: {error}")
         return {}
-    return {tier: read_trace(Path(payload["folder"]), f"uncut-{tier}")}
+    return {tier: read_trace(errand.folder, f"uncut-{tier}")}

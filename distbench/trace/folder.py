@@ -87,6 +87,6 @@ def _make_missing(folder: Path) -> BadInputError:
 
 def _is_part(path: Path) -> bool:
     try:
-        return json.loads(path.read_text("utf-8")).get("schema") == SCHEMA
+        return bool(json.loads(path.read_text("utf-8")).get("schema") == SCHEMA)
     except (OSError, ValueError, AttributeError):
         return False

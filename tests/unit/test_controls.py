@@ -12,6 +12,7 @@ from distbench.checking import controls, flights
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec
 from distbench.observe import Launch, Observation
+from distbench.observe.errand import Errand
 from distbench.scenario import Scenario
 from distbench.target import TargetRef
 from distbench.trace.shelf import ARRAYS
@@ -24,8 +25,9 @@ SCENARIO = Scenario(target="m:f", workload="counting", cluster="ps:2+1", in_flig
 def arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a run that nobody runs leaves its arrays."""
     (folder := tmp_path / ARRAYS).mkdir()
+    errand = cast(Errand, SimpleNamespace(folder=tmp_path))
     for module in (controls, flights):
-        monkeypatch.setattr(module, "observe", lambda *_: Observation(folder=tmp_path))
+        monkeypatch.setattr(module, "observe", lambda *_: Observation(errand=errand))
     return folder
 
 

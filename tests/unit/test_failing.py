@@ -17,6 +17,7 @@ from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec, Task
 from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
+from distbench.observe.errand import Errand
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE
 from distbench.trace import Trace, TraceKey
@@ -152,7 +153,8 @@ def test_workers_that_never_meet_are_told_with_the_steps_that_they_finished(
     )
     controls = cast(Controls, SimpleNamespace(run=lambda *_, **__: None))
     failing = Failing(("bounded",), controls, _observe_nothing)
-    seen = Observation(failure=failure, folder=tmp_path, tiers=("bounded",))
+    errand = cast(Errand, SimpleNamespace(folder=tmp_path, reference=tmp_path))
+    seen = Observation(failure=failure, errand=errand, tiers=("bounded",))
     [run] = failing.judge(item, seen, failure)
     assert run.findings[0].step == 2
 
@@ -206,7 +208,8 @@ def test_what_is_raised_of_uneven_shards_alone_is_told_with_even_ones(
 
     controls = cast(Controls, SimpleNamespace(run=lambda *_: None))
     failing = Failing(("bounded",), controls, observe_again)
-    seen = Observation(failure=failure, reference=tmp_path, tiers=("bounded",))
+    errand = cast(Errand, SimpleNamespace(folder=tmp_path, reference=tmp_path))
+    seen = Observation(failure=failure, errand=errand, tiers=("bounded",))
     [run] = failing.judge(item, seen, failure)
     assert run.status is Status.FAIL
     even = [replace(item, scenario=replace(scenario, split=wanted))] if wanted else []

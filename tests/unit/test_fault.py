@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import distbench
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
 from distbench.fault import Fault
-from distbench.observe.launching import list_injuries, make_payload, tell_injuries
+from distbench.launch.deadline import Deadline
+from distbench.observe.errand import Errand
+from distbench.observe.injuries import list_injuries, tell_injuries
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario, scenario_from_json, scenario_to_json
 from distbench.target import TargetRef
@@ -183,7 +186,7 @@ def test_a_scenario_is_known_by_its_faults_and_keeps_them_in_json() -> None:
 
 
 def test_a_fault_of_a_task_is_an_injury_at_its_step(tmp_path: Any) -> None:
-    launch: Any = type("Launch", (), {"injury": None})
+    launch: Any = SimpleNamespace(injury=None)
     scenario = make_scenario("delay=0.5:worker:1@2")
     (injury,) = list_injuries(scenario, launch)
     assert (injury.number, injury.step, injury.for_s) == (signal.SIGSTOP, 2, 0.5)
@@ -191,7 +194,10 @@ def test_a_fault_of_a_task_is_an_injury_at_its_step(tmp_path: Any) -> None:
     assert injury.name == "fault delay=0.5:worker:1@2"
     target = TargetRef(kind="file", path="a.py", attribute="b")
     spec = ClusterSpec.parse("mwms:2@cpu")
-    assert make_payload(target, scenario, spec, tmp_path)["waits"] == [2]
+    launch.directory = SimpleNamespace(make_folder=lambda name: tmp_path / name)
+    launch.give_time = Deadline
+    errand = Errand.begin(target, scenario, spec, launch)
+    assert errand.make_payload()["waits"] == [2]
 
 
 def test_a_fault_of_a_replica_is_told_and_hurts_no_task() -> None:

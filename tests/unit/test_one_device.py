@@ -23,10 +23,21 @@ from distbench.observe.launching import ONE
 from distbench.observe.preparing import prepare_both
 from distbench.observe.subject import ObserverError
 from distbench.options import CheckOptions
+from distbench.scenario import Scenario
 from distbench.target import TargetRef, parse_target
 
 MACHINE = Machine(cores=2, memory_bytes=2**34, gpus=0)
 OPENING = Job(name="open", payload={}, deadline=1.0)
+
+
+def make_errand(target: TargetRef, scenario: Scenario | None = None) -> Any:
+    return SimpleNamespace(
+        target=target,
+        scenario=scenario,
+        one=ONE,
+        opening=OPENING,
+        deadline=Deadline(1.0),
+    )
 
 
 class Task:
@@ -77,8 +88,9 @@ def launch(started: list[Task], tmp_path: Path) -> Any:
 
 
 def serve(one: OneDevice, target: TargetRef) -> Any:
-    with one.serve(OPENING, ONE):
-        return one.make_reference({}, target, Deadline(1.0))
+    errand = make_errand(target)
+    with one.serve(errand):
+        return one.make_reference(errand, {})
 
 
 def test_a_run_is_asked_for_once_and_its_task_ends_with_the_last_scenario(
@@ -111,7 +123,10 @@ def test_another_task_runs_it_again(
         if way == "by request":
             one.replace()
         else:
-            with pytest.raises(ValueError, match="broken"), one.serve(OPENING, ONE):
+            with (
+                pytest.raises(ValueError, match="broken"),
+                one.serve(make_errand(target)),
+            ):
                 raise ValueError("broken")
         serve(one, target)
         assert [task.asked for task in started] == [1, 1]
@@ -155,9 +170,9 @@ def test_who_fails_as_the_bench_watches_is_asked_again_without(
 ) -> None:
     tasks: list[Any] = [Failing(alone), Failing("observer")]
     launch.start_cluster = lambda *_: tasks.pop()
-    with closing(OneDevice(launch)) as one, one.serve(OPENING, ONE):
+    with closing(OneDevice(launch)) as one, one.serve(make_errand(target)):
         with pytest.raises(error, match="fails"):
-            getattr(one, job)({}, target, Deadline(1.0))
+            getattr(one, job)(make_errand(target), {})
         assert not tasks
 
 
@@ -193,8 +208,8 @@ def test_a_pipeline_that_fails_on_a_cluster_is_read_on_one_device(
     trainers: Any = Trainers(kind)
     with closing(OneDevice(launch, scenarios=2)) as one:
         fails = pytest.raises(TaskFailedError, match="read failed")
-        with one.serve(OPENING, ONE), fails:
-            prepare_both(one, trainers, item.scenario, {}, target)
+        with one.serve(make_errand(target)), fails:
+            prepare_both(one, trainers, make_errand(target, item.scenario), {})
         assert started[0].asked == asked
 
 
@@ -203,15 +218,15 @@ def test_what_is_asked_besides_is_asked_once_and_waited_for_at_last(
 ) -> None:
     with closing(OneDevice(launch, scenarios=3)) as one:
         for _ in range(2):
-            with one.serve(OPENING, ONE):
-                one.make_reference({}, target, Deadline(1.0))
-                one.begin_probes({}, target, Deadline(1.0))
+            with one.serve(make_errand(target)):
+                one.make_reference(make_errand(target), {})
+                one.begin_probes(make_errand(target), {})
                 assert one.finish_probes() == {"job": "probe", "asked": 2}
                 one.give_up()
                 assert not started[0].closed
         one.replace()
-        with one.serve(OPENING, ONE):
-            one.make_reference({}, target, Deadline(1.0))
+        with one.serve(make_errand(target)):
+            one.make_reference(make_errand(target), {})
             with pytest.raises(RuntimeError, match="not begun"):
                 one.finish_probes()
     assert [task.asked for task in started] == [2, 1]
@@ -222,9 +237,9 @@ def test_a_task_that_is_asked_in_vain_is_ended_at_once(
 ) -> None:
     with closing(OneDevice(launch, scenarios=2)) as one:
         for task in (0, 1):
-            with one.serve(OPENING, ONE):
-                one.make_reference({}, target, Deadline(1.0))
-                one.begin_probes({}, target, Deadline(1.0))
+            with one.serve(make_errand(target)):
+                one.make_reference(make_errand(target), {})
+                one.begin_probes(make_errand(target), {})
                 one.give_up()
                 assert started[task].closed
     assert [(task.asked, task.polite) for task in started] == [(2, False)] * 2
