@@ -13,7 +13,7 @@ from itertools import groupby
 
 from distbench.checking.further import go_on, list_further
 from distbench.checking.judging import Judging
-from distbench.checking.kept import clear_traces
+from distbench.checking.kept import Kept
 from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.launches import make_launch
 from distbench.checking.own_keras import follow_target
@@ -198,16 +198,16 @@ class Checker:
         with closing(OneDevice(self._launch, group, scenarios=len(items))) as one:
             for item in items:
                 self._progress.start(item.scenario.id)
-                if self._options.keep is not None:
-                    clear_traces(self._options.keep, item.scenario.id)
-                for judged in self._run_one(item, one):
+                kept = Kept.find(self._options.keep, item.scenario.id)
+                kept.clear()
+                for judged in self._run_one(item, one, kept):
                     run = apply_expectations(judged, self._options.expect)
                     self._judged.setdefault(item.number, []).append(run)
                     self._progress.finish(run)
                 self._ended.add(item.number)
 
     def _run_one(
-        self, item: Planned, one: OneDevice, *, further: bool = True
+        self, item: Planned, one: OneDevice, kept: Kept, *, further: bool = True
     ) -> Iterator[Run]:
         scenario = item.scenario
         tiers = list_possible(self._tiers, scenario)
@@ -223,26 +223,28 @@ class Checker:
         try:
             seen = self._observe(item, one)
         except ShortEpochError as error:
-            yield from self._run_shorter(item, error)
+            yield from self._run_shorter(item, error, kept)
             return
         if not isinstance(seen, Observation):
             yield from seen
             return
         self._environments.setdefault(item.number, {}).update(seen.environment)
-        runs: Iterable[Run] = self._judging.judge(item, seen)
+        runs: Iterable[Run] = self._judging.judge(item, seen, kept)
         if further:
             unseen = list_further(scenario, seen, self._options)
-            runs = go_on(item, runs, unseen, self._run_again)
+            runs = go_on(item, runs, unseen, self._run_again, kept)
         yield from runs
 
-    def _run_shorter(self, item: Planned, error: ShortEpochError) -> Iterator[Run]:
+    def _run_shorter(
+        self, item: Planned, error: ShortEpochError, kept: Kept
+    ) -> Iterator[Run]:
         """Take the steps that an epoch has: why it has no more is for them to show."""
         scenario = replace(item.scenario, steps=error.steps)
         note = (
             f"note: an epoch has {error.steps} steps on the cluster, which were taken "
             f"in place of {item.scenario.steps}, and more on one device"
         )
-        for run in self._run_again(replace(item, scenario=scenario)):
+        for run in self._run_again(replace(item, scenario=scenario), kept):
             yield add_note(run, note)
 
     def _observe(self, item: Planned, one: OneDevice) -> Observation | tuple[Run, ...]:
@@ -274,9 +276,9 @@ class Checker:
         with closing(OneDevice(self._launch)) as one:
             return self._observe(item, one)
 
-    def _run_again(self, item: Planned) -> tuple[Run, ...]:
+    def _run_again(self, item: Planned, kept: Kept) -> tuple[Run, ...]:
         with closing(OneDevice(self._launch)) as one:
-            return tuple(self._run_one(item, one, further=False))
+            return tuple(self._run_one(item, one, kept, further=False))
 
 
 def _measure_needs(items: Sequence[Planned]) -> Room:

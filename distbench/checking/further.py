@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.checking.runs import OPEN, add_note
 from distbench.errors import BadInputError
@@ -158,7 +159,8 @@ def go_on(
     item: Planned,
     runs: Iterable[Run],
     further: Sequence[Further],
-    run_again: Callable[[Planned], Sequence[Run]],
+    run_again: Callable[[Planned, Kept], Sequence[Run]],
+    kept: Kept,
 ) -> Sequence[Run]:
     """Runs of a scenario, made once more for what they have not seen.
 
@@ -167,6 +169,7 @@ def go_on(
         runs: Those that it ended with.
         further: What they have not seen.
         run_again: Has a scenario run by itself, and returns its runs.
+        kept: Has their traces, and gets those of whichever stand in the end.
 
     Returns:
         The first runs that have found something; else those with the most steps. What
@@ -177,7 +180,7 @@ def go_on(
         ends = {run.status for run in found} - {Status.SKIPPED}
         if not ends or not ends <= {*OPEN}:
             break
-        found = _see(item, found, one, run_again)
+        found = _see(item, found, one, run_again, kept)
     return found
 
 
@@ -185,25 +188,30 @@ def _see(
     item: Planned,
     found: tuple[Run, ...],
     one: Further,
-    run_again: Callable[[Planned], Sequence[Run]],
+    run_again: Callable[[Planned, Kept], Sequence[Run]],
+    kept: Kept,
 ) -> tuple[Run, ...]:
     if one.scenario is None:
         return _add_note(found, one.unseen)
-    try:
-        again = run_again(replace(item, scenario=one.scenario))
-    except BadInputError as error:
-        return _add_note(found, f"{one.unseen} (a run of that did not end: {error})")
-    compared = {run.status for run in again} & {*OPEN, Status.FAIL}
-    if not compared:
-        why = "; ".join(f"{run.status}: {run.message}" for run in again[:1])
-        return _add_note(found, f"{one.unseen} (a run of that did not end: {why})")
-    if one.counts or Status.FAIL in compared:
-        before_s = sum(run.seconds for run in found) / len(again)
-        # A fault would give it another id, which nobody has planned.
-        name = item.scenario.id
-        found = tuple(
-            replace(run, scenario=name, seconds=run.seconds + before_s) for run in again
-        )
+    with kept.beside() as beside:
+        try:
+            again = run_again(replace(item, scenario=one.scenario), beside)
+        except BadInputError as error:
+            why = f"(a run of that did not end: {error})"
+            return _add_note(found, f"{one.unseen} {why}")
+        compared = {run.status for run in again} & {*OPEN, Status.FAIL}
+        if not compared:
+            why = "; ".join(f"{run.status}: {run.message}" for run in again[:1])
+            return _add_note(found, f"{one.unseen} (a run of that did not end: {why})")
+        if one.counts or Status.FAIL in compared:
+            kept.take(beside)
+            before_s = sum(run.seconds for run in found) / len(again)
+            # A fault would give it another id, which nobody has planned.
+            name = item.scenario.id
+            found = tuple(
+                replace(run, scenario=name, seconds=run.seconds + before_s)
+                for run in again
+            )
     return _add_note(found, one.seen)
 
 

@@ -15,7 +15,7 @@ from distbench.checking.drawing import GIVEN
 from distbench.checking.drift import STEADY
 from distbench.checking.failing import Failing
 from distbench.checking.flights import Flights
-from distbench.checking.kept import keep_traces
+from distbench.checking.kept import Kept
 from distbench.checking.locating import Looking
 from distbench.checking.origin import (
     find_origins,
@@ -83,8 +83,13 @@ class Judging:
         self._flights = Flights(target, tiers, launch, self._controls)
         self._tried: set[str] = set()
 
-    def judge(self, item: Planned, seen: Observation) -> Iterator[Run]:
+    def judge(self, item: Planned, seen: Observation, kept: Kept) -> Iterator[Run]:
         """The runs of a scenario, one for each tier.
+
+        Args:
+            item: The scenario.
+            seen: What was seen of it.
+            kept: Gets the traces by which they are judged.
 
         Raises:
             BadInputError: The subject cannot be used.
@@ -92,8 +97,8 @@ class Judging:
         with ExitStack() as shelves:
             shelves.callback(seen.clear_arrays)
             for judged in self._judge(item, seen, shelves):
-                if self._options.keep is not None and judged.evidence is not None:
-                    keep_traces(self._options.keep, item.scenario.id, judged.evidence)
+                if judged.evidence is not None:
+                    kept.write(judged.evidence)
                 yield judged.run
 
     def _judge(

@@ -11,6 +11,7 @@ import pytest
 from verdict_samples import make_finding, make_run
 
 from distbench.checking import checker
+from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec
 from distbench.errors import ClusterError
@@ -46,7 +47,7 @@ def test_an_expected_finding_is_a_pass_in_what_is_told_meanwhile(
     told: list[Run] = []
     made = make_checker(CheckOptions(expect=(code,)), told)
     run = make_run(Status.FAIL, findings=(make_finding(),))
-    monkeypatch.setattr(made, "_run_one", lambda item, one: iter([run]))
+    monkeypatch.setattr(made, "_run_one", lambda *_: iter([run]))
     item = SimpleNamespace(scenario=SimpleNamespace(id=run.scenario), number=0)
     made._tell_all([item], None)
     assert [run.status for run in told] == [status]
@@ -58,7 +59,7 @@ def test_traces_of_an_earlier_check_are_no_traces_of_this_one(
 ) -> None:
     """Nor where this one raises, and keeps none. What others put there stays."""
     made = make_checker(CheckOptions(keep=tmp_path), [])
-    monkeypatch.setattr(made, "_run_one", lambda item, one: iter([make_run()]))
+    monkeypatch.setattr(made, "_run_one", lambda *_: iter([make_run()]))
     for scenario in ("a", "b"):
         for name in ("observed", "reference"):
             (tmp_path / scenario / "bounded" / name).mkdir(parents=True)
@@ -82,7 +83,7 @@ def test_an_error_tells_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> Non
     item = Planned(scenario=scenario, spec=ClusterSpec.parse("one"), optional=False)
     machine = Machine(gpus=0, cores=2, memory_bytes=1 << 40)
     made = make_checker(CheckOptions(tiers=("bounded",)), [], machine)
-    (run,) = made._run_one(item, SimpleNamespace())
+    (run,) = made._run_one(item, SimpleNamespace(), Kept(None))
     assert (run.status, run.seconds) == (Status.ERROR, 3)
 
 
@@ -102,7 +103,7 @@ def test_what_was_judged_outlives_an_exception(monkeypatch: pytest.MonkeyPatch) 
     """Of three scenarios the second is interrupted between its tiers."""
     made = make_checker(CheckOptions(), [])
 
-    def run_one(item: Planned, _: object) -> Iterator[Run]:
+    def run_one(item: Planned, *_: object) -> Iterator[Run]:
         # Of the first it turns out that it cannot have the exact tier.
         yield make_run(Status.PASS, scenario=item.scenario.id, tier="bounded")
         if item.number:
@@ -132,7 +133,7 @@ def test_an_interrupt_while_tasks_are_ended_loses_nothing(
     """All was judged by then, and ending tasks takes a second."""
     made = make_checker(CheckOptions(), [])
     monkeypatch.setattr(
-        made, "_run_one", lambda item, _: iter([make_run(scenario=item.scenario.id)])
+        made, "_run_one", lambda item, *_: iter([make_run(scenario=item.scenario.id)])
     )
     monkeypatch.setattr(made, "run", lambda: made._run_all(plan("linear"), None))
 

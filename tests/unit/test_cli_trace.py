@@ -13,7 +13,7 @@ from recorded_runs import average, train, write_parts
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from distbench.checking.kept import clear_traces, keep_traces, make_place
+from distbench.checking.kept import Kept, make_place
 from distbench.cli import app
 from distbench.compare.offline import Selection, compare_traces
 from distbench.errors import BadInputError, ClusterError
@@ -135,7 +135,7 @@ def test_a_name_that_ends_several_paths_is_refused(tmp_path: Path) -> None:
 
 def test_what_a_check_keeps_can_be_shown(tmp_path: Path) -> None:
     evidence = Evidence(tier="bounded", observed=train(2), reference=train(1))
-    keep_traces(tmp_path / "kept", "linear-adam-mwms:2-default", evidence)
+    Kept.find(tmp_path / "kept", "linear-adam-mwms:2-default").write(evidence)
     place = tmp_path / "kept" / "linear-adam-mwms:2-default" / "bounded"
     done = call("diff", place / "observed", place / "reference")
     assert done.exit_code == 0, done.output
@@ -148,9 +148,9 @@ def test_traces_of_a_scenario_with_a_long_name_are_kept_and_cleared(
     evidence = Evidence(tier="bounded", observed=train(2), reference=train(1))
     names = [f"linear-{'m' * 260}-mwms:{n}-default" for n in (2, 4)]
     for name in names:
-        keep_traces(tmp_path, name, evidence)
+        Kept.find(tmp_path, name).write(evidence)
     assert len([*tmp_path.rglob("trace.json")]) == 4
-    clear_traces(tmp_path, names[0])
+    Kept.find(tmp_path, names[0]).clear()
     assert len([*tmp_path.rglob("trace.json")]) == 2
 
 
@@ -169,4 +169,4 @@ def test_traces_that_cannot_be_kept_are_the_machines_fault(
     monkeypatch.setattr("distbench.checking.kept.write_trace", fill_disk)
     evidence = Evidence(tier="bounded", observed=train(2), reference=train(1))
     with pytest.raises(ClusterError, match=r"observed' could not be written: .*space"):
-        keep_traces(tmp_path / "kept", "adam", evidence)
+        Kept.find(tmp_path / "kept", "adam").write(evidence)

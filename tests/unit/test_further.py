@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from verdict_samples import make_finding, make_run
 
 from distbench.checking.further import Further, go_on, list_further
+from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
@@ -19,6 +21,7 @@ from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PROGRAM
 from distbench.trace import Trace
+from distbench.trace.files import read_trace
 from distbench.verdict import Run, Status
 
 _SCENARIO = Scenario(target="a.b:c", workload="linear", cluster="mwms:2", steps=3)
@@ -43,23 +46,26 @@ class Again:
         self.seen: list[tuple[int, float]] = []
         self._runs = iter(runs)
 
-    def __call__(self, item: Planned) -> Sequence[Run]:
+    def __call__(self, item: Planned, kept: Kept) -> Sequence[Run]:
         self.seen.append((item.scenario.steps, item.scenario.loss_weight))
         return [next(self._runs)]
 
 
-def see(**traits: Any) -> Observation:
-    trace = Trace(name="", replicas=2, shards=(4, 4), variables=(), values={})
-    evidence = Evidence(
+def make_evidence(name: str = "", **traits: Any) -> Evidence:
+    trace = Trace(name=name, replicas=2, shards=(4, 4), variables=(), values={})
+    return Evidence(
         tier="bounded", observed=trace, reference=trace, subject=Traits(**traits)
     )
-    return Observation(evidence={"bounded": evidence})
+
+
+def see(**traits: Any) -> Observation:
+    return Observation(evidence={"bounded": make_evidence(**traits)})
 
 
 @pytest.mark.parametrize("status", [Status.PASS, Status.VACUOUS, Status.UNDECIDABLE])
 def test_a_longer_run_counts_where_nothing_was_found(status: Status) -> None:
     again = Again(make_run(message="note: as it is", seconds=2.0, checked=9))
-    (run,) = go_on(_ITEM, [make_run(status, seconds=1.0)], [_LONGER], again)
+    (run,) = go_on(_ITEM, [make_run(status, seconds=1.0)], [_LONGER], again, Kept(None))
     assert again.seen == [(7, 1.0)]
     assert (run.status, run.checked, run.seconds) == (Status.PASS, 9, 3.0)
     assert run.message == "note: as it is; note: took more steps"
@@ -67,14 +73,14 @@ def test_a_longer_run_counts_where_nothing_was_found(status: Status) -> None:
 
 def test_another_run_that_passes_leaves_the_first_one() -> None:
     again = Again(make_run(checked=9))
-    (run,) = go_on(_ITEM, [make_run(checked=5)], [_LOUDER], again)
+    (run,) = go_on(_ITEM, [make_run(checked=5)], [_LOUDER], again, Kept(None))
     assert again.seen == [(3, 1024.0)]
     assert (run.checked, run.message) == (5, "note: was loud once more")
 
 
 def test_what_another_run_finds_counts() -> None:
     again = Again(make_run(Status.FAIL, findings=(make_finding(),)))
-    (run,) = go_on(_ITEM, [make_run()], [_LOUDER], again)
+    (run,) = go_on(_ITEM, [make_run()], [_LOUDER], again, Kept(None))
     assert (run.status, run.message) == (Status.FAIL, "note: was loud once more")
     assert run.scenario == _SCENARIO.id
 
@@ -82,14 +88,14 @@ def test_what_another_run_finds_counts() -> None:
 @pytest.mark.parametrize("first", [Status.PASS, Status.FAIL])
 def test_the_first_run_that_finds_something_is_the_last(first: Status) -> None:
     again = Again(make_run(first), make_run())
-    (run,) = go_on(_ITEM, [make_run()], [_LONGER, _LOUDER], again)
+    (run,) = go_on(_ITEM, [make_run()], [_LONGER, _LOUDER], again, Kept(None))
     assert run.status is first
     assert len(again.seen) == (2 if first is Status.PASS else 1)
 
 
 def test_a_tier_that_cannot_be_had_holds_nothing_up() -> None:
     runs = (make_run(Status.SKIPPED, tier="exact", message="need"), make_run())
-    skipped, run = go_on(_ITEM, runs, [_LOUDER], Again(make_run()))
+    skipped, run = go_on(_ITEM, runs, [_LOUDER], Again(make_run()), Kept(None))
     assert (skipped.message, run.message) == ("need", "note: was loud once more")
 
 
@@ -97,14 +103,14 @@ def test_a_tier_that_cannot_be_had_holds_nothing_up() -> None:
 def test_what_was_found_or_ended_is_not_run_again(status: Status) -> None:
     again = Again()
     runs = (make_run(), make_run(status))
-    assert go_on(_ITEM, runs, [_LONGER, _LOUDER], again) == runs
+    assert go_on(_ITEM, runs, [_LONGER, _LOUDER], again, Kept(None)) == runs
     assert not again.seen
 
 
 @pytest.mark.parametrize("status", [Status.ERROR, Status.SKIPPED, Status.REFUSED])
 def test_a_run_that_compares_nothing_takes_nothing_away(status: Status) -> None:
     again = Again(make_run(status, message="it took too long"))
-    (run,) = go_on(_ITEM, [make_run()], [_LONGER], again)
+    (run,) = go_on(_ITEM, [make_run()], [_LONGER], again, Kept(None))
     assert run.status is Status.PASS
     assert run.message == (
         f"note: ends early (a run of that did not end: {status}: it took too long)"
@@ -112,17 +118,17 @@ def test_a_run_that_compares_nothing_takes_nothing_away(status: Status) -> None:
 
 
 def test_nor_does_one_that_the_subject_cannot_take() -> None:
-    def refuse(_: Planned) -> Sequence[Run]:
+    def refuse(*_: object) -> Sequence[Run]:
         raise BadInputError("data(5) returned nothing")
 
-    (run,) = go_on(_ITEM, [make_run()], [_LONGER], refuse)
+    (run,) = go_on(_ITEM, [make_run()], [_LONGER], refuse, Kept(None))
     assert run.status is Status.PASS
     assert run.message.endswith("did not end: data(5) returned nothing)")
 
 
 def test_what_no_run_sees_is_told() -> None:
     told = replace(_LOUDER, scenario=None)
-    (run,) = go_on(_ITEM, [make_run()], [told], Again())
+    (run,) = go_on(_ITEM, [make_run()], [told], Again(), Kept(None))
     assert (run.status, run.message) == (Status.PASS, "note: was not loud")
 
 
@@ -216,3 +222,30 @@ def test_nothing_overflows_where_it_cannot_or_does(
     scenario: Scenario, options: CheckOptions
 ) -> None:
     assert not list_further(scenario, see(guards=True), options)
+
+
+@pytest.mark.parametrize(
+    ("further", "status", "stands"),
+    [
+        (_LOUDER, Status.PASS, "first"),
+        (_LOUDER, Status.FAIL, "again"),
+        (_LONGER, Status.PASS, "again"),
+        (_LONGER, Status.ERROR, "first"),
+    ],
+)
+def test_the_traces_of_the_runs_that_stand_are_kept(
+    further: Further, status: Status, stands: str, tmp_path: Path
+) -> None:
+    """Of another run too if it has another id, as one with a fault."""
+
+    def run_again(item: Planned, kept: Kept) -> Sequence[Run]:
+        kept.write(make_evidence("again"))
+        return [make_run(status, message="ended")]
+
+    kept = Kept.find(tmp_path, _SCENARIO.id)
+    kept.write(make_evidence("first"))
+    go_on(_ITEM, [make_run()], [further], run_again, kept)
+    places = [path.parent for path in tmp_path.rglob("trace.json")]
+    place = tmp_path / _SCENARIO.id / "bounded"
+    assert sorted(places) == [place / "observed", place / "reference"]
+    assert {read_trace(path, "trace").name for path in places} == {stands}

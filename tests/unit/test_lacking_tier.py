@@ -9,6 +9,7 @@ import pytest
 
 from distbench.checking.checker import Checker
 from distbench.checking.judging import Judging
+from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec
 from distbench.observe import Launch, Observation
@@ -37,7 +38,7 @@ def _judge(seen: Observation, **given: Any) -> Sequence[Run]:
     )
     spec = ClusterSpec.parse("ps:2+1")
     item = Planned(scenario=scenario, spec=spec, optional=False)
-    return list(judging.judge(item, seen))
+    return list(judging.judge(item, seen, Kept(None)))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from verdict_samples import make_finding, make_run
 
 from distbench.checking import judging
+from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.checking.uncompiled import UNCOMPILED
 from distbench.cluster import ClusterSpec, Task
@@ -50,7 +51,7 @@ def test_the_run_without_it_is_made_once_for_all_tiers(
     spec = ClusterSpec.parse("one")
     item = Planned(scenario=scenario, spec=spec, optional=False)
     seen = Observation(tiers=TIERS, evidence=evidence)
-    assert [run.tier for run in found.judge(item, seen)] == list(TIERS)
+    assert [run.tier for run in found.judge(item, seen, Kept(None))] == list(TIERS)
     assert made == [False]
 
 
