@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import NamedTuple
 
 from distbench.checking.again import First, Judged, Way
 from distbench.checking.confirm import confirm_first, find_correction
@@ -44,8 +45,21 @@ from distbench.verdict import Finding, Run, Status
 _WAYS = (UNCOMPILED, STEADY, GIVEN)
 """How a scenario may be run again, in the order in which they are tried."""
 
-_Again = Callable[[], Mapping[str, Judged]]
-"""Runs a scenario once more when it is asked for; what it comes to, by tier."""
+
+class _Again(NamedTuple):
+    """What a scenario that is run once more comes to.
+
+    Attributes:
+        judged: By tier.
+        tried: Codes of causes of which there is no need to confirm one again.
+    """
+
+    judged: Mapping[str, Judged]
+    tried: frozenset[str] = frozenset()
+
+
+_Rerun = Callable[[], _Again]
+"""Runs a scenario once more when it is asked for."""
 
 
 class Judging:
@@ -96,13 +110,13 @@ class Judging:
         """
         with ExitStack() as shelves:
             shelves.callback(seen.clear_arrays)
-            for judged in self._judge(item, seen, shelves):
+            for judged in self._judge(item, seen, shelves, self._tried):
                 if judged.evidence is not None:
                     kept.write(judged.evidence)
                 yield judged.run
 
     def _judge(
-        self, item: Planned, seen: Observation, shelves: ExitStack
+        self, item: Planned, seen: Observation, shelves: ExitStack, tried: set[str]
     ) -> Iterator[Judged]:
         yield from map(Judged, self._skip_lacking(item, seen))
         if seen.failure is not None:
@@ -111,7 +125,7 @@ class Judging:
         elif seen.flight is not None:
             yield Judged(self._judge_flight(item, seen, seen.flight))
         else:
-            yield from self._judge_evidence(item, seen, shelves)
+            yield from self._judge_evidence(item, seen, shelves, tried)
 
     def _skip_lacking(self, item: Planned, seen: Observation) -> Iterator[Run]:
         """The run of the exact tier, where it was asked for and cannot be had."""
@@ -130,19 +144,22 @@ class Judging:
         yield from end_uncompared(item, ("exact",), Status.SKIPPED, message=message)
 
     def _judge_evidence(
-        self, item: Planned, seen: Observation, shelves: ExitStack
+        self, item: Planned, seen: Observation, shelves: ExitStack, tried: set[str]
     ) -> Iterator[Judged]:
         again = [(way, self._defer(way, item, seen.seconds, shelves)) for way in _WAYS]
         for evidence in seen.evidence.values():
             first = First(item, seen, evidence, judge(evidence))
-            yield self._judge_tier(first, again)
+            yield self._judge_tier(first, again, tried)
 
-    def _judge_tier(self, first: First, again: Sequence[tuple[Way, _Again]]) -> Judged:
+    def _judge_tier(
+        self, first: First, again: Sequence[tuple[Way, _Rerun]], tried: set[str]
+    ) -> Judged:
         item, seen, evidence, _ = first
         tier = evidence.tier
         seconds = seen.seconds / len(seen.evidence)
         for way, run_again in again:
-            other = run_again().get(tier) if way.is_open(first) else None
+            found = run_again() if way.is_open(first) else _Again({})
+            other = found.judged.get(tier)
             if other is None:
                 continue
             seconds += other.run.seconds
@@ -151,6 +168,7 @@ class Judging:
                 # The time it was given hangs on how long the first one took.
                 setup = {**told.setup, "timeout_s": item.scenario.timeout_s}
                 run = replace(told, seconds=seconds, setup=setup)
+                tried |= found.tried
                 return other._replace(run=run, own=evidence)
             if told is not None:
                 first = first._replace(judgement=told)
@@ -161,7 +179,7 @@ class Judging:
         findings = judgement.findings
         if judgement.status is Status.FAIL:
             findings = self._find_origins(item, seen, tier, findings)
-            findings = self._confirm(item, seen, tier, findings)
+            findings = self._confirm(item, seen, tier, findings, tried)
         run = make_run(
             item,
             tier,
@@ -180,24 +198,25 @@ class Judging:
 
     def _defer(
         self, way: Way, item: Planned, seconds: float, shelves: ExitStack
-    ) -> _Again:
+    ) -> _Rerun:
         """Run a scenario again when it is asked for, once for all tiers."""
         other = replace(item, scenario=way.change(item.scenario, seconds))
 
         @functools.cache
-        def run() -> Mapping[str, Judged]:
+        def run() -> _Again:
+            tried: set[str] = set()  # what is thrown away has confirmed nothing
             try:
                 seen = self._observe_again(other)
                 if not isinstance(seen, Observation):
-                    return {run.tier: Judged(run) for run in seen}
+                    return _Again({run.tier: Judged(run) for run in seen})
                 shelves.callback(seen.clear_arrays)
-                judged = self._judge(other, seen, shelves)
-                return {each.run.tier: each for each in judged}
+                judged = self._judge(other, seen, shelves, tried)
+                return _Again({j.run.tier: j for j in judged}, frozenset(tried))
             except BadInputError as error:
                 # One device itself may not be able to, or a task.
                 name = item.scenario.id
                 self._launch.log(f"{name} could not be run again {way.words}: {error}")
-                return {}
+                return _Again({})
 
         return run
 
@@ -261,17 +280,30 @@ class Judging:
         )
 
     def _confirm(
-        self, item: Planned, seen: Observation, tier: Tier, findings: Sequence[Finding]
+        self,
+        item: Planned,
+        seen: Observation,
+        tier: Tier,
+        findings: Sequence[Finding],
+        tried: set[str],
     ) -> tuple[Finding, ...]:
-        """Confirm a cause once: each code in the first run that shows it."""
+        """Confirm a cause once: each code in the first run that shows it.
+
+        Args:
+            item: The scenario.
+            seen: What was seen of it.
+            tier: In which tier.
+            findings: What is wrong there.
+            tried: Codes that runs of its kind have shown; gets that of the first one.
+        """
         errand, first = seen.errand, findings[0]
         if errand is None or tier == "free":
             return tuple(findings)
         # The first one in the plan, and not in time.
         self._wait_for_earlier(item.number)
-        if first.code in self._tried:
+        if first.code in self._tried | tried:
             return tuple(findings)
-        self._tried.add(first.code)
+        tried.add(first.code)
         evidence = seen.evidence[tier]
         phase = find_correction(findings, evidence)
         if phase is None:
