@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from distbench.checking.attempt import attempt
 from distbench.checking.origin import Control, plan_control
 from distbench.cluster import ClusterSpec
 from distbench.compare.sensitive import find_row_sensitive
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
-from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
 from distbench.locks import Locks
 from distbench.observe import Launch, Observation, observe
@@ -74,12 +74,14 @@ class Controls:
         with _LOCKS.of(key):
             if key in _KNOWN:
                 return _KNOWN[key]
-            try:
-                found = _judge(
+            found = attempt(
+                self._launch,
+                f"The control of {scenario.id}",
+                lambda: _judge(
                     observe(control, planned, spec, self._tiers, self._launch)
-                )
-            except (BadInputError, ClusterError) as error:
-                self._launch.log(f"The control of {scenario.id} failed: {error}")
+                ),
+            )
+            if found is None:
                 return None
             if found.failure is None or found.failure.kind in _LASTING:
                 _KNOWN[key] = found

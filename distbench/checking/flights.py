@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distbench.checking.attempt import attempt
 from distbench.checking.controls import Controls
 from distbench.checking.origin import may_be_framework
 from distbench.checking.plan import Planned, leave_one_worker
 from distbench.checking.races import find_race_origins
 from distbench.diagnose.flight import judge_flight
-from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Tier
 from distbench.flight import Flight
 from distbench.observe import Launch, Observation, observe
@@ -70,12 +70,13 @@ class Flights:
         """
         if self._launch.injury is not None:
             return ()
-        try:
-            seen = observe(
-                self._target, item.scenario, item.spec, self._tiers, self._launch
-            )
-        except (BadInputError, ClusterError) as error:
-            self._launch.log(f"{item.scenario.id} was tried in vain: {error}")
+        scenario, launch = item.scenario, self._launch
+        seen = attempt(
+            launch,
+            f"A run of {scenario.id}",
+            lambda: observe(self._target, scenario, item.spec, self._tiers, launch),
+        )
+        if seen is None:
             return ()
         found = () if seen.flight is None else judge_flight(seen.flight).findings
         seen.clear_arrays()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from distbench.checking.again import First, Judged, Way
+from distbench.checking.attempt import attempt
 from distbench.checking.confirm import confirm_first, find_correction
 from distbench.checking.controls import Controls
 from distbench.checking.detailing import keep_details
@@ -34,7 +35,7 @@ from distbench.checking.units import judge_units
 from distbench.details import Compared, Details
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
 from distbench.observe import Launch, Observation, observe_corrected
@@ -308,9 +309,11 @@ class Judging:
         phase = find_correction(findings, evidence)
         if phase is None:
             return tuple(findings)
-        try:
-            corrected = observe_corrected(errand, tier, phase, evidence)
-        except ClusterError as error:
-            self._launch.log(f"The corrected run of {item.scenario.id} failed: {error}")
+        corrected = attempt(
+            self._launch,
+            f"The corrected run of {item.scenario.id}",
+            lambda: observe_corrected(errand, tier, phase, evidence),
+        )
+        if corrected is None:
             return tuple(findings)
         return confirm_first(findings, phase, corrected, evidence)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from distbench.checking.attempt import attempt
 from distbench.checking.plan import Planned
 from distbench.compare.intermediates import limits_addends, starts_right
 from distbench.compare.met import goes_on_from_gradients
@@ -20,7 +21,6 @@ from distbench.diagnose.astray import describe_own
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings import takes_shards
-from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Inside
 from distbench.observe import Launch, observe_intermediates
 from distbench.scenario.choices import PIPELINE
@@ -123,12 +123,12 @@ class Looking:
         return self._own.get(workload)
 
     def _observe(self, item: Planned, look: Look) -> Inside | None:
-        scenario = item.scenario
-        try:
-            return look(self._target, scenario, item.spec, launch=self._launch)
-        except (BadInputError, ClusterError) as error:
-            self._launch.log(f"A look inside of {scenario.id} failed: {error}")
-            return None
+        scenario, launch = item.scenario, self._launch
+        return attempt(
+            launch,
+            f"A look inside of {scenario.id}",
+            lambda: look(self._target, scenario, item.spec, launch=launch),
+        )
 
 
 def _shows_own(item: Planned, evidence: Evidence) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.checking.attempt import attempt
 from distbench.checking.plan import Planned
 from distbench.compare.copies import are_same
 from distbench.compare.ratio import SAME
@@ -22,7 +23,6 @@ from distbench.details import Compared
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import tell_more
-from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence, Tier
 from distbench.observe import Launch, observe
 from distbench.target import TargetRef
@@ -59,10 +59,12 @@ def judge_units(
         return found
     if other in evidence:
         return _join(tier, found, evidence)
-    try:
-        seen = observe(target, item.scenario, item.spec, (other,), launch)
-    except (BadInputError, ClusterError) as error:
-        launch.log(f"A second run of {item.scenario.id} failed: {error}")
+    seen = attempt(
+        launch,
+        f"A second run of {item.scenario.id}",
+        lambda: observe(target, item.scenario, item.spec, (other,), launch),
+    )
+    if seen is None:
         return found
     try:
         return _join(tier, found, {**evidence, **seen.evidence})

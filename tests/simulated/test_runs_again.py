@@ -16,6 +16,7 @@ from distbench.checking.again import First, Judged
 from distbench.checking.drawing import GIVEN
 from distbench.checking.drift import STEADY
 from distbench.checking.judging import Judging
+from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec
 from distbench.diagnose.judge import judge
@@ -80,7 +81,7 @@ def check(first: Evidence, *, steady: Evidence) -> tuple[Run, list[tuple[bool, b
     )
     scenario = Scenario(target="m:f", workload="linear", cluster=str(SPEC))
     item = Planned(scenario=scenario, spec=SPEC, optional=False)
-    (run,) = judging.judge(item, record(first, steadily=False))
+    (run,) = judging.judge(item, record(first, steadily=False), Kept(None))
     return run, ways
 
 

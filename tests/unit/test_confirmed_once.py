@@ -42,7 +42,7 @@ def corrected(monkeypatch: pytest.MonkeyPatch) -> list[Scenario]:
 
     def observe_corrected(errand: Any, *_: object) -> Evidence:
         made.append(errand.scenario)
-        return cast(Evidence, None)
+        return see(errand.scenario).evidence["bounded"]
 
     wrong = Judgement(status=Status.FAIL, findings=(make_finding(),))
     monkeypatch.setattr(judging, "judge", lambda _: wrong)
