@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from distbench.checking.controls import Controls
 from distbench.checking.origin import are_alike, is_deliberate, is_installed
@@ -38,6 +38,15 @@ _MEANT: Mapping[str, str] = {
 """What is meant by words of the framework that do not say it."""
 
 
+class _End(NamedTuple):
+    """How a scenario that failed ended."""
+
+    status: Status
+    message: str
+    detail: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
 class Failing:
     """Tells the subject's own failures from the framework's and the bench's.
 
@@ -68,18 +77,23 @@ class Failing:
         """
         if failure.kind == "input":
             raise BadInputError(failure.message)
-        tiers = seen.tiers or list_possible(self._tiers, item.scenario)
+        end = self._find_end(item, seen, failure)
+        yield from end_uncompared(
+            item,
+            seen.tiers or list_possible(self._tiers, item.scenario),
+            end.status,
+            seconds=seen.seconds,
+            message=tell_injury(seen.injury, end.message),
+            detail=end.detail,
+            findings=end.findings,
+        )
+
+    def _find_end(
+        self, item: Planned, seen: Observation, failure: TaskFailedError
+    ) -> _End:
         if never_meet(failure, item.spec):
-            yield from end_uncompared(
-                item,
-                tiers,
-                Status.FAIL,
-                seconds=seen.seconds,
-                message=tell_injury(seen.injury, ""),
-                detail=failure.detail,
-                findings=(self._find_mismatch(item, seen, failure),),
-            )
-            return
+            mismatch = self._find_mismatch(item, seen, failure)
+            return _End(Status.FAIL, "", failure.detail, (mismatch,))
         # What a task was done explains whatever is raised then; wrong numbers are
         # there for the subject to cope with.
         injected = item.scenario.injected
@@ -87,15 +101,7 @@ class Failing:
             injected and all(fault.task is None for fault in injected)
         )
         if failure.kind != "subject" or is_hurt:
-            yield from end_uncompared(
-                item,
-                tiers,
-                Status.ERROR,
-                seconds=seen.seconds,
-                message=tell_injury(seen.injury, str(failure)),
-                detail=failure.detail,
-            )
-            return
+            return _End(Status.ERROR, str(failure), failure.detail)
         scenario, spec = _find_cluster(item, failure)
         control = self._controls.run(scenario, spec, seen.control)
         alike = control is not None and are_alike(control.failure, failure)
@@ -105,16 +111,8 @@ class Failing:
         is_known = alike or failure.exception == "NotImplementedError"
         if is_known and is_deliberate(failure.traceback):
             who = "" if spec == item.spec else f"'{spec}', which trains before: "
-            words = [f"{who}{failure.exception}: {failure.message}"]
-            words.append(compiled)
-            yield from end_uncompared(
-                item,
-                tiers,
-                Status.REFUSED,
-                seconds=seen.seconds,
-                message=". ".join(filter(None, words)),
-            )
-            return
+            words = f"{who}{failure.exception}: {failure.message}"
+            return _End(Status.REFUSED, ". ".join(filter(None, (words, compiled))))
         origin: Literal["subject", "framework"] = "framework" if alike else "subject"
         finding = _make_raises(spec, failure, origin, compiled)
         is_of_step = failure.phase in ("first step", "step", *PHASES)
@@ -124,15 +122,7 @@ class Failing:
                 "needs them is checked that way"
             )
             finding = replace(finding, explanation=f"{finding.explanation} {told}.")
-        yield from end_uncompared(
-            item,
-            tiers,
-            Status.FAIL,
-            seconds=seen.seconds,
-            message=tell_injury(seen.injury, ""),
-            detail=failure.detail,
-            findings=(finding,),
-        )
+        return _End(Status.FAIL, "", failure.detail, (finding,))
 
     def _try_even(self, item: Planned, seen: Observation) -> str:
         """The split by which nothing is raised, where the bench chose an uneven one.
