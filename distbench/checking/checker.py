@@ -103,7 +103,7 @@ class Checker:
             self._tiers,
             launch,
             wait_for_earlier=self._lanes.wait_for_earlier,
-            observe_again=self._observe_again,
+            observe_again=self._observe,
         )
         self._machine: Machine = launch.engine.inspect()
 
@@ -207,7 +207,7 @@ class Checker:
                 self._ended.add(item.number)
 
     def _run_one(
-        self, item: Planned, one: OneDevice, kept: Kept, *, further: bool = True
+        self, item: Planned, one: OneDevice | None, kept: Kept, *, further: bool = True
     ) -> Iterator[Run]:
         scenario = item.scenario
         tiers = list_possible(self._tiers, scenario)
@@ -247,7 +247,9 @@ class Checker:
         for run in self._run_again(replace(item, scenario=scenario), kept):
             yield add_note(run, note)
 
-    def _observe(self, item: Planned, one: OneDevice) -> Observation | tuple[Run, ...]:
+    def _observe(
+        self, item: Planned, one: OneDevice | None = None
+    ) -> Observation | tuple[Run, ...]:
         """What is seen of a scenario; its runs, where nothing can be."""
         scenario = item.scenario
         tiers = list_possible(self._tiers, scenario)
@@ -272,13 +274,8 @@ class Checker:
             )
         return seen
 
-    def _observe_again(self, item: Planned) -> Observation | tuple[Run, ...]:
-        with closing(OneDevice(self._launch)) as one:
-            return self._observe(item, one)
-
     def _run_again(self, item: Planned, kept: Kept) -> tuple[Run, ...]:
-        with closing(OneDevice(self._launch)) as one:
-            return tuple(self._run_one(item, one, kept, further=False))
+        return tuple(self._run_one(item, None, kept, further=False))
 
 
 def _measure_needs(items: Sequence[Planned]) -> Room:

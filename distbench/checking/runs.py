@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from distbench.checking.plan import Planned
@@ -13,6 +13,8 @@ from distbench.verdict import Run, Status
 
 OPEN = (Status.PASS, Status.VACUOUS, Status.UNDECIDABLE)
 """What a run ended with that has found nothing."""
+_OWN = ("cluster", "path", "workload")
+"""Parts of a scenario that a run has under the same names."""
 
 
 def make_run(
@@ -49,22 +51,7 @@ def make_run(
         status=status,
         seconds=seconds,
         setup={
-            "target": scenario.target,
-            "steps": scenario.steps,
-            "dtype": scenario.dtype,
-            "seed": scenario.seed,
-            "keras": scenario.keras,
-            "jit": scenario.jit,
-            "restore_from": scenario.restore_from,
-            "restore_after": scenario.restore_after,
-            "timeout_s": scenario.timeout_s,
-            "examples": scenario.examples,
-            "loss_weight": scenario.loss_weight,
-            "op_determinism": scenario.op_determinism,
-            "given_draws": scenario.given_draws,
-            "in_flight": scenario.in_flight,
-            "partitioner": scenario.partitioner,
-            "restore_partitioner": scenario.restore_partitioner,
+            **{n: v for n, v in asdict(scenario).items() if n not in _OWN},
             "faults": list(scenario.faults),
             "split": list(split),
             "resized": resized,
