@@ -115,7 +115,6 @@ class AgentEngine(Closing, Engine):
                     preload=request.preload,
                     environment=dict(request.environment),
                     start=request.start,
-                    check=request.check,
                     ports=int(count_ports(spec) > 0),
                 )
             prepared = [

@@ -203,7 +203,6 @@ class Agent:
             tuple(order["preload"]),
             order["environment"],
             start=order["start"],
-            check=order["check"],
             log=lambda text: self._wire.send({"tell": "note", "text": text}),
         )
         if server is not None:

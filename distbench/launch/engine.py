@@ -28,7 +28,6 @@ class Request:
         preload: Modules that are imported before tasks are forked.
         environment: Variables that the imports have to see.
         start: `fork` or `spawn`; None takes what is safe there.
-        check: `module:function` that says why a fork server must not fork.
         memory_bytes: How much memory each task may take; None lets the tasks of a
             machine take together what it can spare.
         sharers: How many groups there are at one time at most, which share that.
@@ -42,7 +41,6 @@ class Request:
     preload: tuple[str, ...]
     environment: Mapping[str, str]
     start: Start | None
-    check: str
     memory_bytes: int | None
     sharers: int
     clock: Callable[[], float]

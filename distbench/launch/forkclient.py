@@ -30,7 +30,6 @@ from distbench.launch.process import (
 from distbench.launch.surroundings import make_python_environment
 from distbench.launch.watch import LOOK_S, look_at
 
-DEFAULT_CHECK = "distbench.launch.forkserver:find_unfitness"
 READY_TIMEOUT_S = 180.0
 _FORK_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 5.0
@@ -51,11 +50,7 @@ class ForkServer:
     """A running fork server. Starting does not wait; the first fork does."""
 
     def __init__(
-        self,
-        preload: tuple[str, ...],
-        environment: Mapping[str, str],
-        *,
-        check: str = DEFAULT_CHECK,
+        self, preload: tuple[str, ...], environment: Mapping[str, str]
     ) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _end_server
@@ -97,7 +92,7 @@ class ForkServer:
             self._ready,
             os.getpid(),
         )
-        self._send({"preload": preload, "check": check})
+        self._send({"preload": preload})
 
     @property
     def pid(self) -> int:

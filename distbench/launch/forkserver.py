@@ -3,7 +3,7 @@
 Run as `python -m distbench.launch.forkserver CONTROL_FD`. The control socket keeps
 packets apart (SOCK_SEQPACKET), so a packet is one JSON object:
 
-- to the server, first: `{"preload": [modules], "check": "module:function"}`;
+- to the server, first: `{"preload": [modules]}`;
 - from the server: `{"ready": true}`, `{"unfit": reason}` or `{"failed": traceback,
   "advice": what the machine lacks}`;
 - to the server, for each task: `{"host": address}` with two descriptors, its channel
@@ -36,7 +36,6 @@ from distbench.errors import find_advice
 from distbench.launch.bootstrap import (
     die_with_parent,
     import_all,
-    resolve_entry,
     run_task,
     wake_when_parent_dies,
 )
@@ -283,7 +282,7 @@ def main(control_fd: int) -> None:
         orders = json.loads(control.recv(PACKET_BYTES))
         try:
             import_all(orders["preload"])
-            unfit = resolve_entry(orders["check"])()
+            unfit = find_unfitness()
         except BaseException as error:  # noqa: BLE001 - it crosses to the bench
             report: dict[str, object] = {
                 "failed": traceback.format_exc()[-8000:],

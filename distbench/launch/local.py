@@ -56,7 +56,6 @@ class LocalEngine(Engine):
             request.preload,
             request.environment,
             start=request.start,
-            check=request.check,
             log=request.log,
         )
         gpus = self._gpus if request.spec.device == "gpu" else ()
@@ -107,7 +106,6 @@ def find_server(
     environment: Mapping[str, str],
     *,
     start: Start | None,
-    check: str,
     log: Callable[[str], None],
 ) -> ForkServer | None:
     """The fork server to use, or None where tasks are spawned.
@@ -118,14 +116,14 @@ def find_server(
     """
     if choose_start(start) == "spawn":
         return None
-    server = get_fork_server(preload, environment, check=check)
+    server = get_fork_server(preload, environment)
     try:
         try:
             server.wait_ready(log)
         except ServerDiedError:
             # It was killed while it was importing; one that dies again is an error.
             log(REPLACED)
-            server = get_fork_server(preload, environment, check=check)
+            server = get_fork_server(preload, environment)
             server.wait_ready(log)
     except UnfitError as error:
         if start == "fork":

@@ -10,20 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from distbench.launch.forkclient import DEFAULT_CHECK, ForkServer
+from distbench.launch.forkclient import ForkServer
 from distbench.locks import Locks
 
-_Key = tuple[tuple[str, ...], frozenset[tuple[str, str]], str]
+_Key = tuple[tuple[str, ...], frozenset[tuple[str, str]]]
 
 _SERVERS: dict[_Key, ForkServer] = {}
 _LOCKS = Locks()
 
 
 def get_fork_server(
-    preload: tuple[str, ...],
-    environment: Mapping[str, str],
-    *,
-    check: str = DEFAULT_CHECK,
+    preload: tuple[str, ...], environment: Mapping[str, str]
 ) -> ForkServer:
     """The living server for these imports under this environment.
 
@@ -31,13 +28,12 @@ def get_fork_server(
         preload: Modules to import before the first fork.
         environment: What the imports have to see, beyond the bench's own environment
             at the time when the server starts.
-        check: `module:function` that returns why the process must not be forked.
     """
-    key = (preload, frozenset(environment.items()), check)
+    key = (preload, frozenset(environment.items()))
     with _LOCKS.of("servers"):
         server = _SERVERS.get(key)
         if server is None or server.dead:
-            server = _SERVERS[key] = ForkServer(preload, environment, check=check)
+            server = _SERVERS[key] = ForkServer(preload, environment)
         return server
 
 

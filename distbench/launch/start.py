@@ -18,7 +18,7 @@ from distbench.launch.deadline import Deadline
 from distbench.launch.engine import Engine, Places, Request
 from distbench.launch.events import OnProgress
 from distbench.launch.failure import TaskFailedError
-from distbench.launch.forkclient import DEFAULT_CHECK, ServerDiedError
+from distbench.launch.forkclient import ServerDiedError
 from distbench.launch.group import Group
 from distbench.launch.halt import Halt
 from distbench.launch.injury import Injury
@@ -73,7 +73,6 @@ def start_group(
     memory_bytes: int | None = None,
     sharers: int = 1,
     attempts: int = 3,
-    check: str = DEFAULT_CHECK,
     engine: Engine | None = None,
     clock: Callable[[], float] = time.monotonic,
     log: Callable[[str], None] = lambda _: None,
@@ -95,7 +94,6 @@ def start_group(
             what the machine can spare.
         sharers: How many groups there are at one time at most, which share that.
         attempts: How many clusters to start at most.
-        check: `module:function` that says why the fork server must not fork.
         engine: Who finds places for the tasks; None takes this machine.
         clock: Monotonic time in seconds.
         log: Told what the user should know.
@@ -118,7 +116,6 @@ def start_group(
         preload=preload,
         environment=environment or {},
         start=start,
-        check=check,
         memory_bytes=memory_bytes,
         sharers=sharers,
         clock=clock,

@@ -327,7 +327,3 @@ def _read_descriptors() -> list[str]:
     """What the open descriptors are, by number; the listing's own is gone by then."""
     descriptors = sorted(Path("/proc/self/fd").iterdir(), key=lambda fd: int(fd.name))
     return [str(fd.readlink()) for fd in descriptors if fd.is_symlink()]
-
-
-def refuse_fork() -> str:
-    return "the test says no"

@@ -88,15 +88,6 @@ def test_a_fork_server_that_is_stopped_amid_a_job_is_named_soon(
     assert start("one").call("echo", {}, deadline=TIMEOUT_S)
 
 
-def test_tasks_are_spawned_where_a_fork_is_not_safe(start: Starter) -> None:
-    said: list[str] = []
-    group = start("one", check="launch_entries:refuse_fork", log=said.append)
-    assert group.started_by == "spawn"
-    assert "the test says no" in said[0]
-    with pytest.raises(ClusterError, match=r"the test says no. Use start='spawn'"):
-        start("one", check="launch_entries:refuse_fork", start="fork")
-
-
 def test_an_import_that_fails_is_named(start: Starter) -> None:
     with pytest.raises(ClusterError, match=r"could not import no_such_module") as error:
         start("one", preload=("no_such_module",))

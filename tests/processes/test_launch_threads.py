@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from launch_support import PRELOAD, TIMEOUT_S, Starter
 
+from distbench.errors import ClusterError
+
 THREADED = (*PRELOAD, "launch_named_threads")
 
 
@@ -26,3 +28,13 @@ def test_a_thread_of_an_allocator_is_no_reason_to_spawn(
     assert group.started_by == how
     said = f"2 threads after the imports (python, {name}), and a fork needs one"
     assert [said in line for line in told] == [True] * (how == "spawn")
+
+
+def test_a_fork_that_is_asked_for_is_refused(start: Starter) -> None:
+    with pytest.raises(ClusterError, match=r"fork needs one\. Use start='spawn'"):
+        start(
+            "mwms:1",
+            preload=THREADED,
+            environment={"LAUNCH_THREAD": "pool-1"},
+            start="fork",
+        )
