@@ -19,6 +19,8 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.launch.channel import TaskChannel
+from distbench.launch.engine import Request
+from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.servers import get_fork_server
 from distbench.launch.start import start_group
@@ -39,14 +41,15 @@ def measure_start(
 ) -> float:
     """Seconds from the request until all tasks have answered."""
     begin = time.perf_counter()
-    with start_group(
-        ClusterSpec.parse(f"mwms:{tasks}"),
-        run_directory=directory,
+    request = Request(
+        spec=ClusterSpec.parse(f"mwms:{tasks}"),
+        directory=directory,
         entry=f"{Path(__file__).stem}:run_task",
         preload=preload,
         environment=_ENVIRONMENT,
         start=start,
-    ) as group:
+    )
+    with start_group(request, LocalEngine()) as group:
         group.call("answer", {}, deadline=_TIMEOUT_S)
         return time.perf_counter() - begin
 

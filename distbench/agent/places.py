@@ -69,7 +69,7 @@ class AgentPlaces(Places):
         """A process on the task's node that waits for the start message."""
         request = self._request
         return self._agents[task].start(
-            task, request.folder, files, message["environment"], request.halt
+            task, request.directory.path, files, message["environment"], request.halt
         )
 
     def make_watch(self) -> NodeWatches:
@@ -88,7 +88,7 @@ class NodeWatches:
     """One watch for each node, which sees what agents tell.
 
     Args:
-        request: What tasks may take, and the clock.
+        request: What tasks may take.
         nodes: The address of each task's node.
         rooms: What the tasks of a node may take together, in bytes, by address.
     """
@@ -103,7 +103,6 @@ class NodeWatches:
                 each_bytes=request.memory_bytes,
                 room_bytes=room_bytes,
                 look=partial(self._look, node),
-                clock=request.clock,
             )
             for node, room_bytes in rooms.items()
         }

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.launch.channel import BenchChannel, Message
 from distbench.launch.forkclient import ForkServer
 from distbench.launch.halt import Halt
 from distbench.launch.process import TaskProcess
-from distbench.launch.rundir import GroupFiles
+from distbench.launch.rundir import GroupFiles, RunDirectory
 from distbench.launch.surroundings import Start
 from distbench.launch.watch import Watcher
 from distbench.machine import Machine
@@ -20,32 +19,33 @@ from distbench.machine import Machine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a group needs of its places.
+    """A group of tasks that is to be started.
 
     Attributes:
         spec: The resolved cluster spec.
-        folder: The run's folder.
+        directory: Where logs, stacks and results go.
+        entry: `module:function`, called in each task with a `TaskChannel` and a
+            `TaskContext`; see `distbench.launch.task`.
         preload: Modules that are imported before tasks are forked.
-        environment: Variables that the imports have to see.
+        environment: Variables to set, seen by the imports as well.
         start: `fork` or `spawn`; None takes what is safe there.
         memory_bytes: How much memory each task may take; None lets the tasks of a
             machine take together what it can spare.
         sharers: How many groups there are at one time at most, which share that.
-        clock: Monotonic time in seconds.
         log: Told what the user should know.
         halt: Ends whoever waits.
     """
 
     spec: ClusterSpec
-    folder: Path
-    preload: tuple[str, ...]
-    environment: Mapping[str, str]
-    start: Start | None
-    memory_bytes: int | None
-    sharers: int
-    clock: Callable[[], float]
-    log: Callable[[str], None]
-    halt: Halt
+    directory: RunDirectory
+    entry: str
+    preload: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    start: Start | None = None
+    memory_bytes: int | None = None
+    sharers: int = 1
+    log: Callable[[str], None] = lambda _: None
+    halt: Halt = field(default_factory=Halt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

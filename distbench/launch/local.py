@@ -94,7 +94,6 @@ class _LocalPlaces(Places):
         return Watch(
             each_bytes=request.memory_bytes,
             room_bytes=measure_room() // request.sharers,
-            clock=request.clock,
         )
 
     def close(self) -> None:

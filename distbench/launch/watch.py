@@ -5,6 +5,7 @@ A look costs some reads of `/proc` for each task, several times in a second.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,7 @@ class Watch:
         each_bytes: int | None = None,
         room_bytes: int | None = None,
         look: Callable[[int], Look | None] | None = None,
-        clock: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._each_bytes = each_bytes
         self._room_bytes = measure_room() if room_bytes is None else room_bytes

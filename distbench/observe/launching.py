@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from distbench.cluster import ClusterSpec
 from distbench.gpus import VISIBLE
 from distbench.launch.deadline import Deadline
-from distbench.launch.engine import Engine
+from distbench.launch.engine import Engine, Request
 from distbench.launch.group import Group
 from distbench.launch.halt import Halt
 from distbench.launch.injury import Injury
@@ -103,30 +102,13 @@ class Launch:
             ahead: What tasks do before it if they are started before they are wanted;
                 None has them do the job itself.
         """
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_FAIL_FAST": "use_caller"}
-        # Named even where it stays as it is: the imports read it, so that tasks of
-        # another value cannot come of them.
-        if self.keras is not None:
-            environment[_LEGACY] = "1" if self.keras == "legacy" else "0"
-        elif (value := os.environ.get(_LEGACY)) is not None:
-            environment[_LEGACY] = value
-        flags = os.environ.get(XLA_FLAGS, "")
-        if self.jit:
-            # XLA leaves CPUs alone unless it is told otherwise before it starts.
-            environment[XLA_FLAGS] = f"{flags} --tf_xla_cpu_global_jit".strip()
-        elif self.jit is False and flags:
-            # What they say counts more than what a task says of XLA later.
-            environment[XLA_FLAGS] = f"{flags} --tf_xla_auto_jit=-1"
-        if spec.device == "cpu":
-            # Keeps TensorFlow from looking for a driver that nobody will use.
-            environment[VISIBLE] = "-1"
-        start = partial(
-            start_group,
-            spec,
+        environment = self._make_environment(spec)
+        request = Request(
+            spec=spec,
+            directory=self.directory,
             entry=ENTRY,
             preload=PRELOADS,
             environment=environment,
-            engine=self.engine,
             start=self.start,
             memory_bytes=None
             if self.memory_gib is None
@@ -151,16 +133,38 @@ class Launch:
                     *(self.start, self.memory_gib, self.sharers),
                 ),
                 len(spec.tasks),
-                lambda directory: start(run_directory=directory, first=waiting),
+                lambda directory: start_group(
+                    replace(request, directory=directory), self.engine, waiting
+                ),
                 self.halt,
             )
             if spare is not None:
                 if ahead is not None:
                     give_first(spare, first)
                 return spare
-        return start(
-            run_directory=self.directory, first=first, log=self.log, halt=self.halt
-        )
+        asked = replace(request, log=self.log, halt=self.halt)
+        return start_group(asked, self.engine, first)
+
+    def _make_environment(self, spec: ClusterSpec) -> dict[str, str]:
+        """Variables that the tasks of a cluster have to see, beyond the bench's own."""
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_FAIL_FAST": "use_caller"}
+        # Named even where it stays as it is: the imports read it, so that tasks of
+        # another value cannot come of them.
+        if self.keras is not None:
+            environment[_LEGACY] = "1" if self.keras == "legacy" else "0"
+        elif (value := os.environ.get(_LEGACY)) is not None:
+            environment[_LEGACY] = value
+        flags = os.environ.get(XLA_FLAGS, "")
+        if self.jit:
+            # XLA leaves CPUs alone unless it is told otherwise before it starts.
+            environment[XLA_FLAGS] = f"{flags} --tf_xla_cpu_global_jit".strip()
+        elif self.jit is False and flags:
+            # What they say counts more than what a task says of XLA later.
+            environment[XLA_FLAGS] = f"{flags} --tf_xla_auto_jit=-1"
+        if spec.device == "cpu":
+            # Keeps TensorFlow from looking for a driver that nobody will use.
+            environment[VISIBLE] = "-1"
+        return environment
 
 
 def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:

@@ -11,6 +11,8 @@ import pytest
 
 from distbench.cluster import ClusterSpec
 from distbench.launch.channel import TaskChannel
+from distbench.launch.engine import Request
+from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import start_group
 from distbench.launch.task import TaskContext, serve
@@ -40,12 +42,15 @@ def test_nothing_that_is_imported_before_the_fork_initialises_the_driver(
     with (
         RunDirectory() as directory,
         start_group(
-            ClusterSpec.parse("mwms:1"),
-            run_directory=directory,
-            entry=f"{Path(__file__).stem}:run_task",
-            preload=PRELOADS,
-            environment={**variables, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            start="fork",
+            Request(
+                spec=ClusterSpec.parse("mwms:1"),
+                directory=directory,
+                entry=f"{Path(__file__).stem}:run_task",
+                preload=PRELOADS,
+                environment={**variables, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                start="fork",
+            ),
+            LocalEngine(),
         ) as group,
     ):
         assert not cuda_stand_in.was_initialised(variables)

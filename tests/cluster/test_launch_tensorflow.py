@@ -13,6 +13,8 @@ import pytest
 
 from distbench.cluster import ClusterSpec
 from distbench.launch.channel import TaskChannel
+from distbench.launch.engine import Request
+from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.servers import get_fork_server
 from distbench.launch.start import start_group
@@ -37,16 +39,21 @@ def run_task(channel: TaskChannel, context: TaskContext) -> None:
     serve(channel, {"describe": describe, "add": add})
 
 
-def measure_start(start: Start, directory: RunDirectory) -> float:
-    begin = time.monotonic()
-    with start_group(
-        ClusterSpec.parse("mwms:2"),
-        run_directory=directory,
+def make_request(directory: RunDirectory, start: Start | None = None) -> Request:
+    return Request(
+        spec=ClusterSpec.parse("mwms:2"),
+        directory=directory,
         entry=f"{Path(__file__).stem}:run_task",
         preload=PRELOAD,
         environment=ENVIRONMENT,
         start=start,
-    ) as group:
+    )
+
+
+def measure_start(start: Start, directory: RunDirectory) -> float:
+    begin = time.monotonic()
+    request = make_request(directory, start)
+    with start_group(request, LocalEngine()) as group:
         results = group.call("describe", {}, deadline=120.0)
         assert all(result["imported"] for result in results.values())
         return time.monotonic() - begin
@@ -67,12 +74,9 @@ def test_a_fork_is_much_faster_than_an_import() -> None:
 
 
 def test_every_forked_task_can_run_tensorflow_afresh() -> None:
-    spec = ClusterSpec.parse("mwms:2")
-    entry = f"{Path(__file__).stem}:run_task"
-    options = {"entry": entry, "preload": PRELOAD, "environment": ENVIRONMENT}
     with RunDirectory() as directory:
         for _ in range(2):
-            with start_group(spec, run_directory=directory, **options) as group:
+            with start_group(make_request(directory), LocalEngine()) as group:
                 results = group.call("add", {"x": 2.0}, deadline=120.0)
                 assert [result["sum"] for result in results.values()] == [3.0, 3.0]
     server = get_fork_server(PRELOAD, ENVIRONMENT)

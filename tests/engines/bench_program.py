@@ -13,6 +13,7 @@ import psutil
 
 from distbench.cluster import ClusterSpec
 from distbench.engines import open_engine
+from distbench.launch.engine import Request
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import start_group
@@ -27,11 +28,13 @@ def main(name: str, text: str, action: str) -> None:
         RunDirectory() as directory,
         open_engine(name, [[spec]], log=say_note) as engine,
         start_group(
-            spec,
-            run_directory=directory,
-            entry="launch_entries:run",
-            preload=("launch_entries",),
-            engine=engine,
+            Request(
+                spec=spec,
+                directory=directory,
+                entry="launch_entries:run",
+                preload=("launch_entries",),
+            ),
+            engine,
         ) as group,
     ):
         seen = group.call("describe", {}, deadline=TIMEOUT_S)
@@ -56,12 +59,10 @@ def main(name: str, text: str, action: str) -> None:
                 wait()
             except TaskFailedError as error:
                 say({"kind": error.kind, "message": str(error)})
-            with start_group(
-                spec,
-                run_directory=directory,
-                entry="launch_entries:run",
-                engine=engine,
-            ) as other:
+            unprepared = Request(
+                spec=spec, directory=directory, entry="launch_entries:run"
+            )
+            with start_group(unprepared, engine) as other:
                 say({"again": len(other.call("echo", {}, deadline=TIMEOUT_S))})
 
 

@@ -10,11 +10,13 @@ from typing import Any
 import psutil
 
 from distbench.cluster import ClusterSpec, Task
+from distbench.launch.engine import Engine, Request
 from distbench.launch.forkclient import ForkServer
 from distbench.launch.group import Group
+from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.servers import get_fork_server
-from distbench.launch.start import start_group
+from distbench.launch.start import Job, start_group
 
 FIRST, SECOND = Task(role="worker", index=0), Task(role="worker", index=1)
 
@@ -27,19 +29,25 @@ PRELOAD = ("launch_entries",)
 Starter = Callable[..., Group]
 
 
+def make_request(spec: ClusterSpec, directory: RunDirectory, **options: Any) -> Request:
+    """A group of `launch_entries`."""
+    options = {"entry": "launch_entries:run", "preload": PRELOAD, **options}
+    return Request(spec=spec, directory=directory, **options)
+
+
 @contextmanager
 def open_starter(directory: RunDirectory) -> Iterator[Starter]:
     """A function that starts groups of `launch_entries`, all closed at the end."""
     with ExitStack() as groups:
 
-        def start(spec: str = "mwms:2", **options: Any) -> Group:
-            options = {
-                "entry": "launch_entries:run",
-                "preload": PRELOAD,
-                **options,
-            }
-            parsed = ClusterSpec.parse(spec)
-            group = start_group(parsed, run_directory=directory, **options)
+        def start(
+            spec: str = "mwms:2",
+            engine: Engine | None = None,
+            first: Job | None = None,
+            **options: Any,
+        ) -> Group:
+            request = make_request(ClusterSpec.parse(spec), directory, **options)
+            group = start_group(request, engine or LocalEngine(), first)
             return groups.enter_context(group)
 
         yield start

@@ -274,14 +274,16 @@ import json, sys
 from pathlib import Path
 from agent_support import FolderEngine
 from distbench.cluster import ClusterSpec
+from distbench.launch.engine import Request
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import start_group
 
 engine = FolderEngine(Path(sys.argv[1]))
-group = start_group(
-    ClusterSpec.parse("mwms:2"), run_directory=RunDirectory(Path(sys.argv[1])),
-    entry="launch_entries:run", engine=engine,
+request = Request(
+    spec=ClusterSpec.parse("mwms:2"), directory=RunDirectory(Path(sys.argv[1])),
+    entry="launch_entries:run",
 )
+group = start_group(request, engine)
 grandchildren = group.call("start_grandchild", {}, deadline=20).values()
 pids = [*group.pids.values(), *(result["pid"] for result in grandchildren)]
 print(json.dumps([*pids, *(agent.popen.pid for agent in engine.agents)]), flush=True)

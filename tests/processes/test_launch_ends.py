@@ -18,6 +18,7 @@ from launch_support import (
     check_no_leak,
     comes_true,
     is_gone_soon,
+    make_request,
 )
 from swept import swept
 
@@ -25,6 +26,7 @@ from distbench.cluster import ClusterSpec
 from distbench.errors import ClusterError
 from distbench.launch import group as group_module
 from distbench.launch.failure import TaskFailedError
+from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.servers import get_fork_server
 from distbench.launch.start import start_group
@@ -113,11 +115,8 @@ def test_a_daemon_ends_with_the_server(start: Starter) -> None:
 
 
 def test_a_forgotten_group_is_ended(run_directory: RunDirectory) -> None:
-    group = start_group(
-        ClusterSpec.parse("one"),
-        run_directory=run_directory,
-        entry="launch_entries:run",
-    )
+    request = make_request(ClusterSpec.parse("one"), run_directory)
+    group = start_group(request, LocalEngine())
     pid = group.pids[FIRST]
     del group
     gc.collect()

@@ -135,5 +135,5 @@ def test_a_lost_port_starts_the_cluster_anew(
 def test_ports_that_are_always_lost_are_an_error(start: Starter) -> None:
     job = Job(name="bind", payload={"failures": 9}, deadline=TIMEOUT_S)
     with pytest.raises(TaskFailedError, match=r"PortLostError") as failure:
-        start("mwms:1", first=job, attempts=2)
+        start("mwms:1", first=job)
     assert failure.value.kind == "port"

@@ -19,6 +19,8 @@ import json, signal, sys
 # Behind a shell's & it would be ignored, and so would the test's.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from distbench.cluster import ClusterSpec
+from distbench.launch.engine import Request
+from distbench.launch.local import LocalEngine
 from distbench.launch.servers import get_fork_server
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import start_group
@@ -26,10 +28,11 @@ from distbench.launch.start import start_group
 job, start, base = sys.argv[1:]
 from pathlib import Path
 directory = RunDirectory(Path(base))
-group = start_group(
-    ClusterSpec.parse("mwms:2"), run_directory=directory,
+request = Request(
+    spec=ClusterSpec.parse("mwms:2"), directory=directory,
     entry="launch_entries:run", start=start,
 )
+group = start_group(request, LocalEngine())
 from distbench.launch.ports import lease_ports
 lease = lease_ports(1)
 shared = group.call("share_memory", {}, deadline=20).values()

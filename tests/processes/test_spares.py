@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from launch_support import PRELOAD, TIMEOUT_S, comes_true, is_gone_soon
+from launch_support import TIMEOUT_S, comes_true, is_gone_soon, make_request
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import ClusterError
@@ -36,9 +36,7 @@ class Machine(LocalEngine):
 
 
 def start_ahead(directory: RunDirectory) -> Group:
-    return start_group(
-        SPEC, run_directory=directory, entry="launch_entries:run", preload=PRELOAD
-    )
+    return start_group(make_request(SPEC, directory), LocalEngine())
 
 
 class Bench:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def test_who_waits_longer_for_a_scenario_waits_for_one_device_as_well(
     jobs = []
     monkeypatch.setattr(
         "distbench.observe.launching.start_group",
-        lambda *_, first, **others: jobs.append(first),
+        lambda _, __, first: jobs.append(first),
     )
     with RunDirectory(tmp_path) as directory:
         launch = make_launch(directory, CheckOptions(timeout_s=timeout_s))
@@ -116,12 +117,12 @@ def test_imports_are_made_for_the_keras_that_is_meant(
 
 def _find_environment(
     folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
-) -> dict[str, str]:
+) -> Mapping[str, str]:
     """What a launch with these options has the imports of its tasks see."""
-    seen: list[dict[str, str]] = []
+    seen: list[Mapping[str, str]] = []
     monkeypatch.setattr(
         "distbench.observe.launching.start_group",
-        lambda *_, environment, **others: seen.append(environment),
+        lambda request, *_: seen.append(request.environment),
     )
     with RunDirectory(folder) as directory:
         opening = make_opening(Scenario(target="a.b:c"), Deadline(9.0))
