@@ -165,7 +165,6 @@ class Agent:
             {
                 "tell": "prepared",
                 "ports": self._lease.ports,
-                "started_by": "spawn" if self._server is None else "fork",
                 "room_bytes": measure_room(),
             }
         )

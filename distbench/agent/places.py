@@ -50,8 +50,6 @@ class AgentPlaces(Places):
             for agent, answer in zip(agents, prepared, strict=True)
         }
         self._give_back: Callable[[], None] | None = give_back
-        ways = {answer["started_by"] for answer in prepared}
-        self.started_by = "fork" if ways == {"fork"} else "spawn"
         self.addresses = assign_addresses(
             request.spec,
             [port for answer in prepared for port in answer["ports"]],

@@ -85,12 +85,10 @@ class Places(ABC):
 
     Attributes:
         addresses: `host:port` of every task by role; empty for one process alone.
-        started_by: `fork` or `spawn`.
         server: The fork server of this machine that tells of exits, if there is one.
     """
 
     addresses: Mapping[str, tuple[str, ...]]
-    started_by: Start
     server: ForkServer | None = None
 
     @abstractmethod

@@ -32,7 +32,6 @@ from distbench.launch.halt import Halt
 from distbench.launch.injury import Injury
 from distbench.launch.member import Member
 from distbench.launch.process import kill_processes
-from distbench.launch.surroundings import Start
 from distbench.launch.watch import Watcher
 
 _GIVE_UP_S = 1.0
@@ -50,7 +49,6 @@ class Group:
         tasks: The tasks, in the spec's order.
         attempts: How many clusters were started until one got its ports.
         first: Results of the job that `start_group` was given.
-        started_by: `fork` or `spawn`.
     """
 
     def __init__(
@@ -59,7 +57,6 @@ class Group:
         members: Iterable[Member],
         *,
         server: ForkServer | None = None,
-        started_by: Start = "spawn",
         release: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         watch: Watcher | None = None,
@@ -75,7 +72,6 @@ class Group:
         self.tasks = tuple(self._members)
         self.attempts = 1
         self.first: dict[Task, dict[str, Any]] = {}
-        self.started_by = started_by
         self._finalizer = weakref.finalize(
             self,
             _release_all,

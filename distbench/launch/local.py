@@ -75,7 +75,6 @@ class _LocalPlaces(Places):
         self._lease = lease
         self._gpus = gpus
         self.server = server
-        self.started_by = "spawn" if server is None else "fork"
         self.addresses = assign_addresses(request.spec, lease.ports)
 
     def find_environment(self, task: Task) -> Mapping[str, str]:

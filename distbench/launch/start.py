@@ -145,7 +145,6 @@ def _start_once(request: Request, engine: Engine, first: Job | None) -> Group:
         str(request.spec),
         members,
         server=places.server,
-        started_by=places.started_by,
         release=places.close,
         watch=watch,
         halt=request.halt,

@@ -29,7 +29,6 @@ def test_tasks_are_spawned_where_an_import_touches_the_driver(
     group = start("mwms:1", preload=preload, environment=variables, log=told.append)
     results = group.call("echo", {"x": 1}, deadline=TIMEOUT_S)
     assert [result["x"] for result in results.values()] == [1]
-    assert group.started_by == how
     assert cuda_stand_in.was_initialised(variables) == (how == "spawn")
     said = "spawned, which is slower: the fork server says that the CUDA driver was"
     assert [said in line for line in told] == [True] * (how == "spawn")

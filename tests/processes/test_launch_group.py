@@ -6,8 +6,9 @@ import json
 import os
 from pathlib import Path
 
+import psutil
 import pytest
-from launch_support import FIRST, PRELOAD, SECOND, TIMEOUT_S, Starter
+from launch_support import FIRST, PRELOAD, SECOND, TIMEOUT_S, Starter, find_server
 from swept import swept
 
 from distbench.cluster import Task
@@ -26,7 +27,8 @@ def test_each_task_answers_with_its_own_result(start: Starter, how: str) -> None
         FIRST: {"task": "worker-0", "x": 1},
         SECOND: {"task": "worker-1", "x": 1},
     }
-    assert group.started_by == how
+    parents = {psutil.Process(pid).ppid() for pid in group.pids.values()}
+    assert parents == {find_server().pid if how == "fork" else os.getpid()}
 
 
 def test_some_tasks_work_while_others_only_serve(start: Starter) -> None:
