@@ -181,9 +181,14 @@ class ClusterSpec:
         return self.device == "gpu" and self.variable_device == "cpu"
 
     @property
+    def gpus_per_task(self) -> int:
+        """Number of GPUs that each worker of a resolved spec needs."""
+        return self.replicas_per_worker if self.device == "gpu" else 0
+
+    @property
     def gpus_needed(self) -> int:
         """Number of GPUs that a resolved spec needs."""
-        return self.workers * self.replicas_per_worker if self.device == "gpu" else 0
+        return self.workers * self.gpus_per_task
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -9,7 +9,6 @@ import secrets
 import socket
 import threading
 from dataclasses import dataclass
-from typing import Protocol
 
 from distbench.agent.wire import Wire, greet_agent
 
@@ -45,20 +44,6 @@ class Ticket:
     gpus: tuple[int, ...] | None = None
 
 
-class Issue(Protocol):
-    """Who gives a ticket for one more agent."""
-
-    def __call__(
-        self,
-        *,
-        address: str = "",
-        node: str = "",
-        gpus: tuple[int, ...] | None = None,
-    ) -> Ticket:
-        """The ticket; see `Ticket` for the arguments."""
-        ...
-
-
 class Door:
     """Listens for agents that have a ticket, and lets each in once.
 
@@ -83,7 +68,7 @@ class Door:
         node: str = "",
         gpus: tuple[int, ...] | None = None,
     ) -> Ticket:
-        """A ticket for one more agent."""
+        """A ticket for one more agent; see `Ticket` for the arguments."""
         ticket = Ticket(
             host=self.host,
             port=self._port,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from distbench.agent.door import Door, Issue, Ticket
+from distbench.agent.door import Door, Ticket
 from distbench.agent.places import AgentPlaces
 from distbench.agent.remote import RemoteAgent
 from distbench.agent.versions import find_difference, list_versions
@@ -24,13 +24,18 @@ from distbench.launch.forkclient import READY_TIMEOUT_S
 from distbench.launch.halt import Halt
 from distbench.launch.tf_config import count_ports
 
+CPUS_PER_TASK = 2
+"""A parameter server with one thread between operations waits for itself for ever."""
+QUEUE_S = 24 * 3600.0
+"""How long it is waited for nodes."""
 _ARRIVE_S = 120.0
 """How long an agent may take from its start to its first word: Python's own start, on a
 file system that many nodes share."""
 _END_S = 3.0
 """How long an agent may take to end what it has started."""
 _POLL_S = 0.2
-_TOLD_S = 5.0
+_QUIET_S = 5.0
+_TOLD_S = 10.0
 
 
 class Starting(Protocol):
@@ -51,6 +56,31 @@ class Starting(Protocol):
             is_lost: Whether it ended unasked. Others are placed elsewhere, if they can.
         """
         ...
+
+
+class Waiting:
+    """Tells now and then what is waited for, and gives up in the end.
+
+    Args:
+        log: Told what the user should know.
+        limit_s: How long it may take from now on.
+        quiet_s: How long nothing is told.
+    """
+
+    def __init__(
+        self, log: Callable[[str], None], limit_s: float, quiet_s: float
+    ) -> None:
+        self._log = log
+        self._tell_s = time.monotonic() + quiet_s
+        self._deadline_s = time.monotonic() + limit_s
+
+    def look(self, what: str, late: str) -> None:
+        """Tell what is still missing, or raise that it is too late, if it is time."""
+        if time.monotonic() > self._tell_s:
+            self._log(f"waiting for {what}")
+            self._tell_s = time.monotonic() + _TOLD_S
+        if time.monotonic() > self._deadline_s:
+            raise ClusterError(late)
 
 
 class AgentEngine(Closing, Engine):
@@ -85,11 +115,11 @@ class AgentEngine(Closing, Engine):
         self._is_closed = False
 
     @abstractmethod
-    def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
+    def start_agent(self, door: Door, gpus: int) -> tuple[Ticket, Starting]:
         """Start an agent on a node; does not wait for it, and is called once at a time.
 
         Args:
-            issue: Gives its ticket; called with what is known of the node.
+            door: Issues its ticket, with what is known of the node.
             gpus: How many GPUs it needs for itself.
         """
 
@@ -102,9 +132,10 @@ class AgentEngine(Closing, Engine):
             HaltedError: The places are not wanted any more.
         """
         spec = request.spec
-        gpus = spec.replicas_per_worker if spec.device == "gpu" else 0
         # Chief and parameter servers train on nothing.
-        shapes = [gpus if task.role == "worker" else 0 for task in spec.tasks]
+        shapes = [
+            spec.gpus_per_task if task.role == "worker" else 0 for task in spec.tasks
+        ]
         names = self._take(shapes, request.halt)
         try:
             agents = [self._agents[name] for name in names]
@@ -185,7 +216,7 @@ class AgentEngine(Closing, Engine):
         with self._lock:
             if self._is_closed:
                 raise ClusterError("The engine has been closed.")
-            ticket, started = self.start_agent(self._door.issue, gpus)
+            ticket, started = self.start_agent(self._door, gpus)
             name = ticket.identity
             self._started[name] = started
             self._shapes[name] = gpus
@@ -193,8 +224,7 @@ class AgentEngine(Closing, Engine):
             return name
 
     def _wait_arrived(self, names: list[str], halt: Halt) -> None:
-        deadline_s = time.monotonic() + _ARRIVE_S
-        tell_s = time.monotonic() + _TOLD_S
+        waiting = Waiting(self.log, _ARRIVE_S, _QUIET_S)
         while missing := [name for name in names if name not in self._agents]:
             halt.check()
             for name in missing:
@@ -209,16 +239,13 @@ class AgentEngine(Closing, Engine):
             for name in missing:
                 if (ended := self._started[name].find_end()) is not None:
                     raise ClusterError(f"An agent did not start: {ended}")
-            now_s = time.monotonic()
-            if now_s > tell_s:
-                self.log(f"waiting for {len(missing)} of {len(names)} agents")
-                tell_s = now_s + _TOLD_S
-            if now_s > deadline_s:
-                raise ClusterError(
-                    f"{len(missing)} of {len(names)} agents have not reached the bench "
-                    f"at {self._door.host} within {_ARRIVE_S:g} s. Can the nodes reach "
-                    "that address, and is distbench installed there?"
-                )
+            what = f"{len(missing)} of {len(names)} agents"
+            waiting.look(
+                what,
+                f"{what} have not reached the bench at {self._door.host} within "
+                f"{_ARRIVE_S:g} s. Can the nodes reach that address, and is distbench "
+                "installed there?",
+            )
 
     def _welcome(self, name: str, wire: Wire) -> None:
         try:

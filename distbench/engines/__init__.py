@@ -64,7 +64,5 @@ def make_demand(scenarios: Iterable[Sequence[ClusterSpec]], jobs: int = 1) -> De
     return Demand(
         tasks=sum(sorted(sizes, reverse=True)[:jobs]),
         least=max(sizes),
-        gpus_per_task=max(
-            spec.replicas_per_worker if spec.device == "gpu" else 0 for spec in specs
-        ),
+        gpus_per_task=max(spec.gpus_per_task for spec in specs),
     )

@@ -12,26 +12,26 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from distbench.agent.door import TICKET, Issue, Ticket
-from distbench.agent.engine import AgentEngine, Starting
+from distbench.agent.door import TICKET, Door, Ticket
+from distbench.agent.engine import (
+    CPUS_PER_TASK,
+    QUEUE_S,
+    AgentEngine,
+    Starting,
+    Waiting,
+)
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.engine import Demand, Room
+from distbench.launch.surroundings import add_root
 from distbench.machine import Machine
 
-_CPUS_PER_TASK = 2
-"""A parameter server with one thread between operations waits for itself for ever."""
-_QUEUE_S = 24 * 3600.0
 _LOOK_S = 1.0
-_TOLD_S = 10.0
 _END_S = 10.0
-_ROOT = str(Path(__file__).parents[2])
 
 
 @contextmanager
@@ -108,7 +108,7 @@ class RayEngine(AgentEngine):
         import ray
 
         return Machine(
-            cores=_CPUS_PER_TASK * self._demand.tasks,
+            cores=CPUS_PER_TASK * self._demand.tasks,
             memory_bytes=int(ray.cluster_resources().get("memory", 0)),
             gpus=self._demand.gpus_per_task * self._demand.tasks,
         )
@@ -118,7 +118,7 @@ class RayEngine(AgentEngine):
         tasks = self._demand.tasks
         return Room(tasks=tasks, gpu_tasks=tasks if self._demand.gpus_per_task else 0)
 
-    def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
+    def start_agent(self, door: Door, gpus: int) -> tuple[Ticket, Starting]:
         """Start a Ray task in the bundle that has the fewest agents, and its GPUs."""
         fitting = [b for b in self._bundles if b.is_free or not gpus]
         if not fitting or gpus > self._demand.gpus_per_task:
@@ -127,7 +127,7 @@ class RayEngine(AgentEngine):
                 "Use fewer GPUs per worker."
             )
         bundle = min(fitting, key=lambda bundle: (bundle.losses, bundle.agents))
-        ticket = issue()
+        ticket = door.issue()
         return ticket, RayAgent(self._group, bundle, ticket, gpus)
 
 
@@ -209,7 +209,7 @@ def run_on_node(ticket: Mapping[str, Any], own: Mapping[str, str | None]) -> str
 def _join_cluster() -> None:
     import ray
 
-    path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = add_root(os.environ.get("PYTHONPATH", ""))
     try:
         ray.init(
             address=os.environ.get("RAY_ADDRESS", "auto"),
@@ -230,7 +230,7 @@ def count_places(nodes: Iterable[Mapping[str, Any]], gpus_per_task: int) -> int:
     places = 0
     for node in nodes:
         held = node["Resources"]
-        fitting = [held.get("CPU", 0) // _CPUS_PER_TASK]
+        fitting = [held.get("CPU", 0) // CPUS_PER_TASK]
         if gpus_per_task:
             fitting.append(held.get("GPU", 0) // gpus_per_task)
         places += int(min(fitting)) if node["Alive"] else 0
@@ -240,21 +240,16 @@ def count_places(nodes: Iterable[Mapping[str, Any]], gpus_per_task: int) -> int:
 def _reserve(demand: Demand, log: Callable[[str], None]) -> Any:
     import ray
 
-    bundle = {"CPU": _CPUS_PER_TASK}
+    bundle = {"CPU": CPUS_PER_TASK}
     if demand.gpus_per_task:
         bundle["GPU"] = demand.gpus_per_task
     group = ray.util.placement_group([bundle] * demand.tasks, strategy="SPREAD")
     what = f"{demand.tasks} nodes or parts of nodes with {json.dumps(bundle)} each"
-    deadline_s = time.monotonic() + _QUEUE_S
-    tell_s = time.monotonic() + _LOOK_S
+    late = f"Ray gave no {what} within {QUEUE_S / 3600:g} hours."
+    waiting = Waiting(log, QUEUE_S, _LOOK_S)
     try:
         while not group.wait(_LOOK_S):
-            if time.monotonic() > tell_s:
-                log(f"waiting for {what}")
-                tell_s = time.monotonic() + _TOLD_S
-            if time.monotonic() > deadline_s:
-                hours = _QUEUE_S / 3600
-                raise ClusterError(f"Ray gave no {what} within {hours:g} hours.")
+            waiting.look(what, late)
     except BaseException:
         ray.util.remove_placement_group(group)
         raise

@@ -23,10 +23,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
-from distbench.agent.door import TICKET, Issue, Ticket
-from distbench.agent.engine import AgentEngine, Starting
+from distbench.agent.door import TICKET, Door, Ticket
+from distbench.agent.engine import CPUS_PER_TASK, AgentEngine, Starting
 from distbench.engines.slurm_job import (
-    CPUS_PER_TASK,
     Allocation,
     ask_slurm,
     end_command,
@@ -143,7 +142,7 @@ class SlurmEngine(AgentEngine):
         super().close()
         self._starter.shutdown()
 
-    def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
+    def start_agent(self, door: Door, gpus: int) -> tuple[Ticket, Starting]:
         """Start a step on the node that has the fewest agents, and GPUs enough."""
         fitting = [node for node in self._nodes if len(node.free) >= gpus]
         if not fitting:
@@ -153,7 +152,7 @@ class SlurmEngine(AgentEngine):
             )
         node = min(fitting, key=lambda node: (node.losses, node.agents))
         own = tuple(node.free[:gpus])
-        ticket = issue(address=node.address, node=node.name, gpus=own)
+        ticket = door.issue(address=node.address, node=node.name, gpus=own)
         return ticket, self._starter.submit(Step, self._job, node, ticket).result()
 
 

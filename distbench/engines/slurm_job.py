@@ -10,21 +10,18 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 
+from distbench.agent.engine import CPUS_PER_TASK, QUEUE_S, Waiting
 from distbench.errors import ClusterError, count_things
 from distbench.launch.bootstrap import die_with_parent
 from distbench.launch.engine import Demand
+from distbench.launch.surroundings import add_root
 
-CPUS_PER_TASK = 2
-"""A parameter server with one thread between operations waits for itself for ever."""
-_QUEUE_S = 24 * 3600.0
 _ASK_S = 60.0
 _END_S = 10.0
 _POLL_S = 0.05
-_TOLD_S = 10.0
-_ROOT = str(Path(__file__).parents[2])
+_QUIET_S = 1.0
 _HEIR = (
     'read -r _; n=0; while kill -0 "$0" 2>/dev/null; do n=$((n + 1)); '
     '[ $n -lt 40 ] || kill -KILL "$0"; sleep 0.2; done'
@@ -114,8 +111,6 @@ class Allocation:
             pipe.close()
 
     def _wait(self) -> None:
-        deadline_s = time.monotonic() + _QUEUE_S
-        tell_s = time.monotonic() + 1.0
         demand = self._demand
         gpus = (
             f" of {count_things(demand.gpus_per_task, 'GPU')} each"
@@ -123,20 +118,16 @@ class Allocation:
             else ""
         )
         what = f"nodes for {count_things(demand.tasks, 'task')}{gpus}"
+        late = f"Slurm gave no {what} within {QUEUE_S / 3600:g} hours."
+        waiting = Waiting(self._log, QUEUE_S, _QUIET_S)
         while not self.job:
             if self._popen.poll() is not None and not self._reader.is_alive():
                 self._listener.join(_END_S)
                 raise ClusterError(
                     f"Slurm gave no {what}. Received: {' '.join(self._said)}"
                 )
-            if time.monotonic() > tell_s:
-                last = f" ({self._said[-1]})" if self._said else ""
-                self._log(f"waiting for {what}{last}")
-                tell_s = time.monotonic() + _TOLD_S
-            if time.monotonic() > deadline_s:
-                raise ClusterError(
-                    f"Slurm gave no {what} within {_QUEUE_S / 3600:g} hours."
-                )
+            last = f" ({self._said[-1]})" if self._said else ""
+            waiting.look(f"{what}{last}", late)
             time.sleep(_POLL_S)
 
     def _listen(self) -> None:
@@ -172,8 +163,7 @@ def make_environment(own: dict[str, str]) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("SLURM_") or name == "SLURM_CONF"
     }
-    path = os.pathsep.join([_ROOT, *filter(None, [kept.get("PYTHONPATH")])])
-    return {**kept, "PYTHONPATH": path, **own}
+    return {**kept, "PYTHONPATH": add_root(kept.get("PYTHONPATH", "")), **own}
 
 
 def end_command(popen: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:

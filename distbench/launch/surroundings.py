@@ -83,6 +83,11 @@ def make_python_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def add_root(path: str) -> str:
+    """A PYTHONPATH under which a Python of another host finds this package as well."""
+    return os.pathsep.join(filter(None, [_ROOT, path]))
+
+
 def choose_start(wanted: Start | None, platform: str = sys.platform) -> Start:
     """How tasks are started on this system.
 

@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from distbench.agent.door import TICKET, Issue, Ticket
+from distbench.agent.door import TICKET, Door, Ticket
 from distbench.agent.engine import AgentEngine, Starting
 from distbench.launch.engine import Room
 from distbench.machine import Machine, inspect_machine
@@ -98,9 +98,9 @@ class FolderEngine(AgentEngine):
     def find_room(self) -> Room:
         return Room(tasks=self._room, gpu_tasks=0)
 
-    def start_agent(self, issue: Issue, gpus: int) -> tuple[Ticket, Starting]:
+    def start_agent(self, door: Door, gpus: int) -> tuple[Ticket, Starting]:
         node = len(self.agents) % self._nodes
-        ticket = issue(address=self._hosts.format(11 + node))
+        ticket = door.issue(address=self._hosts.format(11 + node))
         folder = self._base / f"node-{node}-{ticket.identity}"
         folder.mkdir()
         self.agents.append(FolderAgent(ticket, folder, self._enter))

@@ -17,11 +17,12 @@ echo "waiting as $$" >&2
 while :; do sleep 0.05; done
 """
 BENCH = """\
+from distbench.agent import engine
 from distbench.engines import slurm_job
 from distbench.launch.engine import Demand
 
 slurm_job._HEIR = slurm_job._HEIR.replace("-lt 40", "-lt 1")
-slurm_job._TOLD_S = 0.05
+engine._TOLD_S = 0.05
 demand = Demand(tasks=2, least=2, gpus_per_task=0)
 with slurm_job.Allocation(demand, lambda line: print(line, flush=True)):
     pass
