@@ -10,7 +10,7 @@ from distbench.examples import Counted, Examples
 from distbench.fed import Fed
 from distbench.scenario.choices import TIERS as TIERS
 from distbench.scenario.choices import Tier as Tier
-from distbench.trace import INITIAL, PHASES, WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace import PHASES, Phase, Trace, TraceKey, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,11 +265,5 @@ class Evidence:
         """
         if self.tier == "exact" and phase == "variable":
             step = 0
-        return (self.starts or self.reference).get(
-            TraceKey(
-                step=step - 1 if step > 0 else INITIAL,
-                phase=phase,
-                variable=variable,
-                replica=WHOLE,
-            )
-        )
+        key = TraceKey(step=step, phase=phase, variable=variable)
+        return (self.starts or self.reference).get(key.before)

@@ -116,7 +116,7 @@ def list_changes(evidence: Evidence) -> Iterator[Changes]:
 
 
 def _find_copy(trace: Trace, key: TraceKey) -> Copy | None:
-    start = trace.get(replace(key, step=key.step - 1 if key.step > 0 else INITIAL))
+    start = trace.get(key.before)
     if start is None and key.step == 0:  # on one device all shards start alike
         start = trace.get(replace(key, step=INITIAL, replica=WHOLE))
     end = trace.get(key)

@@ -25,7 +25,10 @@ Places = Mapping[tuple[str, int], Array]
 """Gradients by variable and call."""
 Margins = Mapping[tuple[str, int], float]
 """How far equal gradients may lie apart, by variable and call."""
-_REPEATED = ("doubled", "tripled")
+PLAIN = 64
+"""So many times as large as a margin is what no rounding makes."""
+REPEATED = {"doubled": 2, "tripled": 3}
+"""The probes of shards whose examples are repeated, and how many times."""
 AGAIN = "quadrupled"
 """The largest shard of the first step alone, to prove what the others seem to tell."""
 
@@ -199,7 +202,7 @@ def list_repeated(
     Nothing where runs draw other random numbers, or have other gradients.
     """
     found = [shard]
-    for name in _REPEATED:
+    for name in REPEATED:
         probe = evidence.probes.get(name)
         found.append({} if probe is None else take_gradients(probe, replica, step))
     if "once" in evidence.probes or any(set(f) != set(shard) for f in found):
@@ -213,10 +216,10 @@ def list_losses(evidence: Evidence, replica: int, step: int = 0) -> tuple[Places
     Nothing where these are not known, or runs draw other random numbers.
     """
     key = TraceKey(step=step, phase="loss", variable="", replica=replica)
-    probes = [evidence.probes.get(name) for name in _REPEATED]
+    probes = [evidence.probes.get(name) for name in REPEATED]
     traces = [evidence.reference, *filter(None, probes)]
     found = [value for trace in traces if (value := trace.get(key)) is not None]
-    if "once" in evidence.probes or len(found) <= len(_REPEATED):
+    if "once" in evidence.probes or len(found) <= len(REPEATED):
         return ()
     return tuple({("", 0): densify(value)} for value in found)
 

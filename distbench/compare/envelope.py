@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.values import Array, densify
 from distbench.flight import Flight
-from distbench.trace import INITIAL, STATE, WHOLE, Phase, Trace, TraceKey
+from distbench.trace import STATE, WHOLE, Phase, Trace, TraceKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -127,10 +127,7 @@ def find_end(trace: Trace, key: TraceKey) -> Array:
 
 
 def _find_start(flight: Flight, key: TraceKey) -> Array:
-    before = key.step - 1 if key.step else INITIAL
-    found = flight.starts.get(
-        TraceKey(step=before, phase=key.phase, variable=key.variable, replica=WHOLE)
-    )
+    found = flight.starts.get(key.at(WHOLE).before)
     if found is None:
         raise KeyError(f"no start of {key}")
     return densify(found)

@@ -250,7 +250,6 @@ def _is_free_of_groups(
     its examples is no mean, though in a narrow dtype some weights may come near; but it
     may be one times the shard's share of examples.
     """
-    examples = max(1, sum(sizes))
 
     def agree(left: Places, right: Places) -> bool:
         return _agree(left, right, margins, len(shards))
@@ -263,7 +262,7 @@ def _is_free_of_groups(
         # is such a weight, and another statistic, as their deviation, is none.
         deals = [_make_up(whole, deal, agree) for deal in (shards, others)]
         return all(found and are_means_by_size(found, sizes) for found in deals)
-    if agree(whole, _add(shards, [size / examples for size in sizes])):
+    if agree(whole, _add(shards, share_by_size(sizes))):
         return True
     # A mean over something else than examples: words, or those of a class.
     return _make_up(whole, shards, agree) is not None

@@ -14,6 +14,8 @@ import numpy as np
 
 from distbench.compare.doubled import (
     AGAIN,
+    PLAIN,
+    REPEATED,
     Kind,
     Margins,
     Places,
@@ -29,10 +31,6 @@ from distbench.compare.ratio import SAME, are_near
 from distbench.compare.values import densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, Values
-
-_PLAIN = 64
-"""So many times as large as a margin is what no rounding makes."""
-_REPEATED = {"doubled": 2, "tripled": 3}
 
 
 def settle_terms(evidence: Evidence, noise: Noise) -> Evidence:
@@ -54,7 +52,7 @@ def settle_terms(evidence: Evidence, noise: Noise) -> Evidence:
     if counts is None:
         return evidence
     reference = Values(dict(evidence.reference.values))
-    repeated = {name: Values(dict(evidence.probes[name].values)) for name in _REPEATED}
+    repeated = {name: Values(dict(evidence.probes[name].values)) for name in REPEATED}
     for key in [key for key in reference if key.phase in COMPUTED]:
         if key.replica == WHOLE:
             continue
@@ -70,7 +68,7 @@ def settle_terms(evidence: Evidence, noise: Noise) -> Evidence:
         own = [n * part for n, part in pairs]
         sums = [p for p, kind in zip(own, kinds, strict=True) if kind != "mean"]
         reference[key] = np.asarray(sum(own))
-        for name, times in _REPEATED.items():
+        for name, times in REPEATED.items():
             if key in repeated[name]:
                 more = np.zeros_like(due) + sum(sums)
                 repeated[name][key] = np.asarray(sum(own) + (times - 1) * more)
@@ -156,10 +154,10 @@ def _is_divided_again(evidence: Evidence, noise: Noise, number: int) -> bool:
     if not repeated:
         return False
     margins = _find_margins(evidence, noise, shard)
-    return any(measure_size(shard[p]) > _PLAIN * margins[p] for p in shard) and any(
+    return any(measure_size(shard[p]) > PLAIN * margins[p] for p in shard) and any(
         all(
             measure_size(more[p] - shard[p] / times**power) <= 4 * margins[p]
-            for more, times in zip(repeated[1:], _REPEATED.values(), strict=True)
+            for more, times in zip(repeated[1:], REPEATED.values(), strict=True)
             for p in shard
         )
         for power in (1, 2)
@@ -171,7 +169,7 @@ def _take_alone(evidence: Evidence, number: int) -> Evidence:
     return replace(
         evidence,
         reference=evidence.probes[f"term-{number}"],
-        probes={name: evidence.probes[f"term-{number}-{name}"] for name in _REPEATED},
+        probes={name: evidence.probes[f"term-{number}-{name}"] for name in REPEATED},
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from distbench.compare.doubled import (
+    PLAIN,
     Margins,
     Places,
     are_terms,
@@ -24,9 +25,6 @@ from distbench.compare.lost import find_margins
 from distbench.compare.noise import Noise
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE
-
-_PLAIN = 64
-"""So many times as large as a margin is what no rounding of a shard alone makes."""
 
 
 def has_both_kinds(evidence: Evidence, noise: Noise) -> bool:
@@ -70,8 +68,8 @@ def _have_both(
     if not repeated or not are_terms(repeated, margins):
         return False
     once, twice, _ = repeated
-    sums = [abs(twice[p] - once[p]) > _PLAIN * margins[p] for p in once]
-    means = [abs(2 * once[p] - twice[p]) > _PLAIN * margins[p] for p in once]
+    sums = [abs(twice[p] - once[p]) > PLAIN * margins[p] for p in once]
+    means = [abs(2 * once[p] - twice[p]) > PLAIN * margins[p] for p in once]
     if is_mixed:
         return any(np.any(s & m) for s, m in zip(sums, means, strict=True))
     return any(map(np.any, sums)) and any(map(np.any, means))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -94,6 +94,11 @@ class TraceKey:
             replica=replica,
             call=self.call,
         )
+
+    @property
+    def before(self) -> TraceKey:
+        """The key of the same value a step earlier: of the first one's, `INITIAL`."""
+        return replace(self, step=max(INITIAL, self.step - 1))
 
     @property
     def order(self) -> tuple[int, int, int, str, int]:
