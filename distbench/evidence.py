@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -10,7 +10,14 @@ from distbench.examples import Counted, Examples
 from distbench.fed import Fed
 from distbench.scenario.choices import TIERS as TIERS
 from distbench.scenario.choices import Tier as Tier
-from distbench.trace import PHASES, Phase, Trace, TraceKey, Value
+from distbench.trace import (
+    GRADIENTS,
+    PHASES,
+    Phase,
+    Trace,
+    TraceKey,
+    Value,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +264,18 @@ class Evidence:
     def narrowest(self) -> str:
         """The dtype of the fewest digits in which a step computes; empty if unknown."""
         return str(self.reference.notes.get("narrowest") or "")
+
+    def name_gradients(
+        self, key: TraceKey, phase: Phase, variable: str
+    ) -> Iterator[TraceKey]:
+        """Where the gradients of a variable may be, of a value's step and replica.
+
+        A gradient is made of those of its own update. State is that after all updates
+        of a step, and may follow from any.
+        """
+        calls = range(max(self.observed.calls, self.reference.calls))
+        for call in (key.call,) if key.phase in GRADIENTS else calls:
+            yield replace(key, phase=phase, variable=variable, call=call)
 
     def get_before(self, step: int, phase: Phase, variable: str) -> Value | None:
         """The state before a step: what the step started from, as one device had it.

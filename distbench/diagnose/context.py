@@ -14,6 +14,7 @@ from distbench.compare.pair import DIRECTION, Pair
 from distbench.compare.values import Array, align_values, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import (
+    SUMMED,
     WHOLE,
     Phase,
     SparseRows,
@@ -96,11 +97,6 @@ class Context:
             ("places", self.right), lambda: {key.at(WHOLE) for key in self.right}
         )
         return any(case.key.at(WHOLE) in right for case in self.cases)
-
-    @property
-    def calls(self) -> range:
-        """Numbers of the updates that a step makes."""
-        return self.work_out("calls", lambda: _count_calls(self.evidence))
 
     @property
     def draws_nothing(self) -> bool:
@@ -231,16 +227,9 @@ class Context:
         self, case: Pair, variable: str, step: int | None = None
     ) -> tuple[Array, ...]:
         """The replicas' own gradients of any variable, in the rows of a case."""
-        key = replace(
-            case.key,
-            phase="local_gradient",
-            variable=variable,
-            step=case.key.step if step is None else step,
-        )
-        for trace in (self.evidence.observed, self.evidence.reference):
-            if values := trace.get_replicas(key):
-                return tuple(take_rows(value, case) for value in values)
-        return ()
+        key = case.key if step is None else replace(case.key, step=step)
+        found = self._list_own(key, variable)
+        return tuple(take_rows(value, case) for value in next(found, ()))
 
     def find_slices(self, case: Pair) -> tuple[SparseRows, ...]:
         """The replicas' own sparse gradients as they were seen.
@@ -259,13 +248,30 @@ class Context:
 
     def find_own_slices(self, case: Pair) -> tuple[SparseRows, ...]:
         """The replicas' own sparse gradients, also where a step changes them later."""
-        key = replace(case.key, phase="local_gradient")
-        for trace in (self.evidence.observed, self.evidence.reference):
-            found = trace.get_replicas(key)
+        for found in self._list_own(case.key, case.key.variable):
             values = tuple(value for value in found if isinstance(value, SparseRows))
-            if values and len(values) == len(found):
+            if len(values) == len(found):
                 return values
         return ()
+
+    def is_sparse(self, variable: str) -> bool:
+        """Whether the replicas' own gradients of a variable are sparse."""
+        own = (
+            value
+            for trace in (self.evidence.observed, self.evidence.reference)
+            for _, value in trace.select(phase="local_gradient", variable=variable)
+        )
+        return self.work_out(
+            ("sparse", variable), lambda: isinstance(next(own, None), SparseRows)
+        )
+
+    def _list_own(self, key: TraceKey, variable: str) -> Iterator[tuple[Value, ...]]:
+        """The replicas' own gradients of a variable: observed, then the reference's."""
+        evidence = self.evidence
+        for trace in (evidence.observed, evidence.reference):
+            for own in evidence.name_gradients(key, "local_gradient", variable):
+                if values := trace.get_replicas(own):
+                    yield values
 
     def find_due_gradient(self, case: Pair, variable: str) -> Array | None:
         """The gradient that a slot of a variable should take, dense.
@@ -275,23 +281,20 @@ class Context:
         seen = self.find_gradient(case, variable)
         if seen is not None:
             return seen
-        key = replace(case.key, phase="local_gradient", variable=variable)
-        value = self.evidence.reference.get(replace(key, replica=WHOLE))
-        return None if value is None else densify(value)
+        whole = case.key.at(WHOLE)
+        for key in self.evidence.name_gradients(whole, "local_gradient", variable):
+            if (value := self.evidence.reference.get(key)) is not None:
+                return densify(value)
+        return None
 
     def find_gradient(self, case: Pair, variable: str | None = None) -> Array | None:
         """The gradient that a replica's update was fed with, dense."""
-        for phase in ("applied_gradient", "reduced_gradient"):
-            for call in self.calls:
-                key = replace(
-                    case.key,
-                    phase=phase,
-                    variable=variable or case.key.variable,
-                    call=call,
-                )
-                value = self.evidence.observed.get(key)
+        evidence, path = self.evidence, variable or case.key.variable
+        for phase in reversed(SUMMED):
+            for key in evidence.name_gradients(case.key, phase, path):
+                value = evidence.observed.get(key)
                 if value is None:
-                    value = self.evidence.reference.get(replace(key, replica=WHOLE))
+                    value = evidence.reference.get(key.at(WHOLE))
                 if value is not None:
                     return densify(value)
         return None
@@ -325,11 +328,6 @@ class Hypothesis:
     of_due: bool = False
     choices: int = 1
     advice: str = ""
-
-
-def _count_calls(evidence: Evidence) -> range:
-    traces = (evidence.observed, evidence.reference)
-    return range(1 + max((key.call for t in traces for key in t.values), default=0))
 
 
 def find_base(case: Pair) -> Array:

@@ -31,11 +31,12 @@ def name_drift(context: Context) -> Explained | None:
     # A replica whose random numbers are those of one device by chance is not wrong.
     for place in {case.key.step: case.key for case in context.cases}.values():
         owner = context.infos[place.variable].owner
-        given = replace(place, phase="reduced_gradient", variable=owner)
-        sums, made = _take_held(context, given), _take_held(context, place)
-        if len(sums) < max(2, len(made)) or not _are_all_equal(sums):
+        given = context.evidence.name_gradients(place, "reduced_gradient", owner)
+        sums = [held for key in given if (held := _take_held(context, key))]
+        made = _take_held(context, place)
+        if not sums or _are_all_equal(made):
             return None
-        if _are_all_equal(made):
+        if any(len(s) < max(2, len(made)) or not _are_all_equal(s) for s in sums):
             return None
     words = "the rule makes something else of the same gradient on each replica"
     return explain_all(context, code[context.phase], words)

@@ -62,10 +62,10 @@ def _keeps(evidence: Evidence, info: VariableInfo, variable: str) -> bool:
         held = [evidence.observed.get(copy) for copy in copies]
         left = [densify(value) for value in held if value is not None]
         alone = evidence.reference.get(key.at(WHOLE))
-        due = list(_list_due(evidence, variable, step))
+        due = list(_list_due(evidence, variable, key))
         if not (left and due) or alone is None:
             return False
-        allowed = _find_rounding(evidence, info, variable, step)
+        allowed = _find_rounding(evidence, info, variable, key)
         near = [
             gradient
             for gradient in due
@@ -78,31 +78,31 @@ def _keeps(evidence: Evidence, info: VariableInfo, variable: str) -> bool:
     return shows and is_alone
 
 
-def _list_due(evidence: Evidence, variable: str, step: int) -> Iterator[Array]:
+def _list_due(evidence: Evidence, variable: str, held: TraceKey) -> Iterator[Array]:
     """What a step may hand on of a variable: a sum, or what is made of it."""
-    own = _list_own(evidence, variable, step)
+    own = _list_own(evidence, variable, held)
     if own:
         yield np.asarray(np.sum(own, axis=0))
     for phase in SUMMED:
-        key = TraceKey(step=step, phase=phase, variable=variable, replica=WHOLE)
-        value = evidence.reference.get(key)
-        if value is not None:
-            yield densify(value)
+        for key in evidence.name_gradients(held.at(WHOLE), phase, variable):
+            if (value := evidence.reference.get(key)) is not None:
+                yield densify(value)
 
 
-def _list_own(evidence: Evidence, variable: str, step: int) -> list[Array]:
-    key = TraceKey(step=step, phase="local_gradient", variable=variable)
-    return [densify(value) for value in evidence.observed.get_replicas(key)]
+def _list_own(evidence: Evidence, variable: str, held: TraceKey) -> list[Array]:
+    keys = evidence.name_gradients(held, "local_gradient", variable)
+    found = filter(None, map(evidence.observed.get_replicas, keys))
+    return [densify(value) for value in next(found, ())]
 
 
 def _find_rounding(
-    evidence: Evidence, info: VariableInfo, variable: str, step: int
+    evidence: Evidence, info: VariableInfo, variable: str, held: TraceKey
 ) -> float:
     """How far rounding may move a sum of the replicas' gradients."""
     sizes = [
         measure_size(value)
-        for value in _list_own(evidence, variable, step)
-        or _list_due(evidence, variable, step)
+        for value in _list_own(evidence, variable, held)
+        or _list_due(evidence, variable, held)
     ]
     operations = _OPERATIONS * (evidence.observed.replicas + 1)
     return operations * find_roundoff(info.dtype) * sum(sizes)

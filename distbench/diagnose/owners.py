@@ -124,7 +124,7 @@ def _find_step(
     after = evidence.reference.get(key)
     before = evidence.get_before(step, slot.role, slot.path)
     phases: tuple[Phase, ...] = ("applied_gradient", "local_gradient")
-    keys = [replace(key, phase=phase, variable=path) for phase in phases]
+    keys = [k for p in phases for k in evidence.name_gradients(key, p, path)]
     seen = [value for k in keys if (value := evidence.reference.get(k)) is not None]
     if after is None or not seen:
         return None

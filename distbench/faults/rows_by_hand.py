@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import ROWS
+from distbench.samples.program import ROWS, Program
+from distbench.samples.replicas import count_replicas, update
 from distbench.unusual.rows_by_hand import GatheredRowsByHand as _GatheredRowsByHand
 from distbench.unusual.rows_by_hand import RowsSharedOut as _RowsSharedOut
 
@@ -53,3 +54,23 @@ class RowsOfNobody(_RowsSharedOut):
 
     def count_rows(self, replicas):
         return (ROWS - 1) // replicas
+
+
+@fault(
+    "sparse-rows",
+    "variable",
+    ("table",),
+    like="deepspeedai/DeepSpeed#5105",
+    clusters=_CLUSTERS,
+)
+class RowsOfNobodyInSecondCall(Program):
+    """The table's turn comes after all others', and some of its rows are nobody's."""
+
+    def apply(self, gradients):
+        pairs = list(zip(gradients, self.trained(), strict=True))
+        self._optimizer.apply_gradients(pairs[1:])
+        before = tf.identity(self.table)
+        self._optimizer.apply_gradients(pairs[:1])
+        shared = (ROWS - 1) // count_replicas() * count_replicas()
+        rest = (tf.range(ROWS) >= shared)[:, tf.newaxis]
+        update(self.table, lambda copy: copy.assign(tf.where(rest, before, copy)))

@@ -236,6 +236,7 @@ class Trace:
             last one of an epoch often has.
         dtypes: The dtype in which each variable, and the loss (`""`), was computed.
         steps: Number of steps that were recorded.
+        calls: Number of updates that a step makes, at least 1.
         trained: Paths of the variables of which a gradient was recorded.
     """
 
@@ -249,6 +250,7 @@ class Trace:
     resized: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(init=False, repr=False)
     steps: int = field(init=False, repr=False)
+    calls: int = field(init=False, repr=False)
     trained: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -263,6 +265,8 @@ class Trace:
         object.__setattr__(self, "dtypes", MappingProxyType(dtypes))
         last = max((key.step for key in values), default=-1)
         object.__setattr__(self, "steps", last + 1)
+        calls = 1 + max((key.call for key in values), default=0)
+        object.__setattr__(self, "calls", calls)
         trained = frozenset(key.variable for key in values if key.phase in GRADIENTS)
         object.__setattr__(self, "trained", trained)
 

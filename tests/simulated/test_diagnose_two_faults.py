@@ -281,3 +281,40 @@ def test_what_is_wrong_on_one_replica_alone_says_nothing_of_other_variables() ->
     told = [(f.code, f.variables, f.replicas) for f in findings]
     assert told[0] == ("double-reduction", (KERNEL,), (0, 1, 2))
     assert told[1][1:] == ((HEAD,), (0,))
+
+
+def leave_rows(new: Any, old: Any, gradients: Any, run: Any) -> Any:
+    """Nobody updates the first rows of the table."""
+    table = np.array(new[TABLE])
+    table[:2] = old[TABLE][:2]
+    return {**new, TABLE: table}
+
+
+def draw_in_rule(new: Any, old: Any, gradients: Any, run: Any) -> Any:
+    rng = np.random.default_rng([run.step, run.replica])
+    noise = rng.normal(size=new[HEAD].shape).astype(new[HEAD].dtype)
+    return {**new, HEAD: new[HEAD] + noise}
+
+
+def step_alone(new: Any, old: Any, gradients: Any, run: Any) -> Any:
+    own = to_array(run.locals[run.replica][HEAD])
+    return {**new, HEAD: old[HEAD] - run.rule.rate * own.astype(new[HEAD].dtype)}
+
+
+@pytest.mark.parametrize("in_turn", [False, True], ids=["at-once", "in-turn"])
+@pytest.mark.parametrize(
+    ("update", "path", "code"),
+    [
+        (leave_rows, TABLE, "sparse-rows"),
+        (draw_in_rule, HEAD, "replicas-diverged"),
+    ],
+    ids=["rows", "noise"],
+)
+def test_what_a_later_update_leaves_is_told_by_its_gradients(
+    update: Any, path: str, code: str, in_turn: bool
+) -> None:
+    evidence = observe(Fault(update=update), replicas=2, steps=3)
+    if in_turn:
+        evidence = update_in_turn(evidence)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.variables) == (code, (path,)), finding.explanation

@@ -11,7 +11,7 @@ from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.names import name_lag
-from distbench.trace import GRADIENTS, STATE, SparseRows
+from distbench.trace import GRADIENTS, STATE
 
 _FEW = 4
 """Fewer numbers do not show that one ratio is that of all."""
@@ -115,11 +115,3 @@ def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
             ratio=ratios[0],
             of_due=True,
         )
-
-
-def is_sparse(context: Context, variable: str) -> bool:
-    """Whether the replicas' own gradients of a variable are sparse."""
-    for trace in (context.evidence.observed, context.evidence.reference):
-        for _, value in trace.select(phase="local_gradient", variable=variable):
-            return isinstance(value, SparseRows)
-    return False

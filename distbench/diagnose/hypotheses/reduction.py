@@ -12,7 +12,6 @@ from distbench.compare.ratio import SAME, are_alike, fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, take_numbers
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import add_weighted, name_weights
-from distbench.diagnose.hypotheses.generic import is_sparse
 from distbench.diagnose.hypotheses.replica_weights import (
     fit_replica_weights,
     fit_told_weights,
@@ -120,7 +119,7 @@ def explain_by_count(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in SUMMED or n == 1 or context.is_of_some:
         return
     sparse = {
-        c.key.variable for c in context.cases if is_sparse(context, c.key.variable)
+        c.key.variable for c in context.cases if context.is_sparse(c.key.variable)
     }
     only_sparse = all(case.key.variable in sparse for case in context.cases)
     dense_is_right = any(key.variable not in sparse for key in context.right)

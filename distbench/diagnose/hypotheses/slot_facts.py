@@ -17,7 +17,7 @@ from distbench.diagnose.fit import (
     make_error,
     predict_rows,
 )
-from distbench.trace import SUMMED, WHOLE, TraceKey
+from distbench.trace import SUMMED, WHOLE
 
 Due = tuple[Row, Array]
 """The error of a slot with the features (before, gradient^power), and what is due."""
@@ -121,11 +121,9 @@ def _keep_fed(row: Row, expected: Array) -> Row:
 
 def find_locals(context: Context, case: Pair, owner: str) -> tuple[Array, ...]:
     """The replicas' own gradients of a slot's variable, dense; empty if any lacks."""
-    key = TraceKey(step=case.key.step, phase="local_gradient", variable=owner)
-    observed = context.evidence.observed
-    for call in context.calls:
-        found = observed.get_replicas(replace(key, call=call))
-        values = tuple(map(densify, found))
+    evidence = context.evidence
+    for key in evidence.name_gradients(case.key, "local_gradient", owner):
+        values = tuple(map(densify, evidence.observed.get_replicas(key)))
         if values and all(value.shape == case.observed.shape for value in values):
             return values
     return ()

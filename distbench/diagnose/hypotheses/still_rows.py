@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from distbench.compare.pair import Pair
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, find_base
 from distbench.diagnose.names import name_numbers
-from distbench.trace import UPDATED, SparseRows
+from distbench.trace import UPDATED
 
 
 def explain_by_still_rows(context: Context) -> Iterator[Hypothesis]:
@@ -45,7 +44,8 @@ def explain_by_still_rows(context: Context) -> Iterator[Hypothesis]:
 
 def _find_still(context: Context, case: Pair) -> Array | None:
     """Which rows of a table stay: bool [rows]; None where none does, or none moves."""
-    if case.expected.ndim < 2 or not _is_looked_up(context, case):
+    owner = context.infos[case.key.variable].owner
+    if case.expected.ndim < 2 or not context.is_sparse(owner):
         return None
     axes = tuple(range(1, case.expected.ndim))
     base = find_base(case)
@@ -53,13 +53,3 @@ def _find_still(context: Context, case: Pair) -> Array | None:
     stays = ~np.any(case.observed != base, axis=axes) & is_due
     moves = is_due & ~stays
     return stays if np.any(stays) and np.any(moves) else None
-
-
-def _is_looked_up(context: Context, case: Pair) -> bool:
-    """Whether it is led by a gradient of some rows."""
-    owner = context.infos[case.key.variable].owner
-    key = replace(case.key, phase="local_gradient", variable=owner)
-    return any(
-        isinstance(value, SparseRows)
-        for value in context.evidence.observed.get_replicas(key)
-    )
