@@ -16,6 +16,7 @@ from training_simulator import Fault, observe
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses import reduction
 from distbench.diagnose.hypotheses.means_in_terms import explain_by_means_in_terms
+from distbench.diagnose.hypotheses.weighted import explain_by_own_shares
 from distbench.diagnose.judge import judge
 from distbench.fed import Fed
 
@@ -168,8 +169,9 @@ def make_empty_context(phase):
     )
 
 
-def test_terms_are_not_asked_where_nothing_that_is_wrong_is_finite() -> None:
-    assert list(explain_by_means_in_terms(make_empty_context("local_gradient"))) == []
+@pytest.mark.parametrize("explain", [explain_by_means_in_terms, explain_by_own_shares])
+def test_shards_are_not_asked_where_nothing_that_is_wrong_is_finite(explain) -> None:
+    assert list(explain(make_empty_context("local_gradient"))) == []
 
 
 def test_a_sum_without_any_replica_lacks_none(monkeypatch) -> None:

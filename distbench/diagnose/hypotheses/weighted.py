@@ -220,8 +220,10 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
         limits.append(_find_length(due) if is_alone else None)
         has_all = is_alone and np.min(wanted) > SAME
         squares.append(float(wanted @ wanted) if has_all else None)
+    if not predicted:
+        return
     found = [limit for limit in limits if limit is not None]
-    if len(found) == len(limits) > 0 and are_alike(found):
+    if len(found) == len(limits) and are_alike(found):
         yield Hypothesis(
             code="clip-before-reduction",
             predicted=predicted,
