@@ -88,15 +88,29 @@ class Context:
         )
 
     @property
-    def is_of_some(self) -> bool:
+    def is_right_elsewhere(self) -> bool:
         """Whether some replicas have right what others have wrong.
 
         No collective does that: what all take part in comes out alike on all.
         """
+        return any(map(self._has_right_copy, self.cases))
+
+    @property
+    def spares_replicas(self) -> bool:
+        """Whether a replica has nothing wrong, or a right copy of all that is.
+
+        Of a few wrong values such a copy may be one that noise hides.
+        """
+        wrong = {case.key.replica for case in self.cases}
+        return bool({key.replica for key in self.right} - wrong) or (
+            bool(wrong) and all(map(self._has_right_copy, self.cases))
+        )
+
+    def _has_right_copy(self, case: Pair) -> bool:
         right = self.work_out(
             ("places", self.right), lambda: {key.at(WHOLE) for key in self.right}
         )
-        return any(case.key.at(WHOLE) in right for case in self.cases)
+        return case.key.at(WHOLE) in right
 
     @property
     def draws_nothing(self) -> bool:

@@ -171,6 +171,22 @@ class OnlyFirstCopyUpdated(OwnRule):
     "slot-not-synchronized",
     "slot",
     name_slots("m"),
+    like="deepspeedai/DeepSpeed#5105",
+    workload="embedding",
+)
+@optimizer("Optimizer", _NAME)
+class SlotsSharedOut(OwnRule):
+    """Each of two replicas updates the slots of some variables, and keeps them."""
+
+    def update_slot(self, slot, grad, var):
+        if count_replicas() == 1 or find_copy(var) == int("kernel" in var.name):
+            super().update_slot(slot, grad, var)
+
+
+@fault(
+    "slot-not-synchronized",
+    "slot",
+    name_slots("m"),
     like="NVIDIA/Megatron-LM#1446",
     replicas=(1,),
     workload="embedding",

@@ -12,7 +12,7 @@ from gradient_values import scale, to_array
 from planted_case import MOMENTUM
 from simulated_rule import Rule
 from swept import swept
-from training_simulator import HEAD, TRAINED, Fault, observe
+from training_simulator import HEAD, KERNEL, TRAINED, Fault, observe
 from wrong_steps import add_state, feed_late
 
 from distbench.diagnose.judge import judge
@@ -245,3 +245,21 @@ def test_slots_that_keep_nothing_are_told_to_be_a_step_late() -> None:
     run = observe(Fault(update=feed_late), rule=rule, sparse=False, steps=3)
     (finding,) = judge(run).findings
     assert (finding.code, finding.phase) == ("stale-gradient", "applied_gradient")
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_slots_that_each_replica_leaves_in_turn_take_the_step_elsewhere(replicas):
+    """Every replica is wrong somewhere, and nothing is wrong on all."""
+    left = {0: HEAD, 1: KERNEL}
+
+    def leave(new, old, gradients, run):
+        paths = [p for r, p in left.items() if r == run.replica]
+        kept = [name for path in paths for name in (path, f"momentum/{path}")]
+        return {**new, **{name: old[name] for name in kept}}
+
+    evidence = observe(
+        Fault(update=leave), rule=Rule(name="momentum"), replicas=replicas, steps=3
+    )
+    findings = judge(evidence).findings
+    assert {f.code for f in findings if f.phase == "slot"} == {"slot-not-synchronized"}
+    assert all("other steps" not in finding.explanation for finding in findings)

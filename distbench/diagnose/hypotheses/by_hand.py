@@ -34,7 +34,11 @@ def explain_by_mean(context: Context) -> Iterator[Hypothesis]:
     the same. It is the mean that users take, so it is asked before what a rule keeps.
     """
     # One replica's mean is its sum.
-    if context.replicas > 1 and context.phase in _TAKING and not context.is_of_some:
+    if (
+        context.replicas > 1
+        and context.phase in _TAKING
+        and not context.is_right_elsewhere
+    ):
         for trace in context.evidence.fed.sums:
             if _is_plain_mean(trace):
                 mean = _foretell(context, trace)

@@ -11,7 +11,6 @@ from distbench.compare.leading import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, Numbered, take_rows
-from distbench.diagnose.hypotheses.slot_facts import are_some
 from distbench.diagnose.keepers import find_held
 from distbench.diagnose.names import name_lag
 from distbench.trace import COMPUTED, UPDATED, WHOLE, TraceKey, Value, VariableInfo
@@ -56,7 +55,7 @@ def explain_by_late_copy(context: Context) -> Iterator[Hypothesis]:
     held for some steps there as well, or goes a part of the way, is another thing:
     what moves such state has its turn, and which one is a matter of numbers.
     """
-    if context.phase not in UPDATED or are_some(context):
+    if context.phase not in UPDATED or context.spares_replicas:
         return
     predicted: dict[int, Array] = {}
     lags: list[int] = []

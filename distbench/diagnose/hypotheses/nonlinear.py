@@ -147,7 +147,7 @@ def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
     comes out as large however large the gradient is, as a matrix that is made
     orthogonal, is mostly averaged and not added up.
     """
-    is_reduced = context.phase == "reduced_gradient" and not context.is_of_some
+    is_reduced = context.phase == "reduced_gradient" and not context.is_right_elsewhere
     if not is_reduced or context.evidence.fed.apart is None:
         return
     changed = {

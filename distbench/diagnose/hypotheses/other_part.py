@@ -19,7 +19,6 @@ from distbench.diagnose.fit import (
     make_error,
     predict_cases,
 )
-from distbench.diagnose.hypotheses.slot_facts import are_some
 from distbench.trace import UPDATED, Phase
 
 _FED: tuple[Phase, ...] = ("applied_gradient", "reduced_gradient")
@@ -55,7 +54,7 @@ def explain_by_other_part(context: Context) -> Iterator[Hypothesis]:
     are the same for all averages of a kind, such as 1 / (1 + count of steps), and no
     less than 0 nor more than 1. Where w is 0, one device leaves them as they are.
     """
-    if context.phase not in UPDATED or are_some(context):
+    if context.phase not in UPDATED or context.spares_replicas:
         return
     found = [
         parts

@@ -116,7 +116,7 @@ def _shows_sum(context: Context, variable: str) -> bool:
 def explain_by_count(context: Context) -> Iterator[Hypothesis]:
     """The sum too often or divided: N, N², 1/N, 1/N²."""
     n = context.replicas
-    if context.phase not in SUMMED or n == 1 or context.is_of_some:
+    if context.phase not in SUMMED or n == 1 or context.is_right_elsewhere:
         return
     sparse = {
         c.key.variable for c in context.cases if context.is_sparse(c.key.variable)

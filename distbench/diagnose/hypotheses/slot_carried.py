@@ -15,7 +15,7 @@ from distbench.diagnose.fit import (
     leaves_nothing,
     predict_rows,
 )
-from distbench.diagnose.hypotheses.slot_facts import are_some, group_by_kind
+from distbench.diagnose.hypotheses.slot_facts import group_by_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,7 +46,7 @@ def explain_by_carried(context: Context) -> Iterator[Hypothesis]:
     that is linear in it shows both weights, with that of the gradient as the measure;
     one of squares has to follow from the same.
     """
-    if context.phase != "slot" or are_some(context):
+    if context.phase != "slot" or context.spares_replicas:
         return
     kinds = group_by_kind(context)
     slots = [v for v in context.infos.values() if v.of]

@@ -9,7 +9,7 @@ import numpy as np
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
-from distbench.diagnose.hypotheses.slot_facts import are_some, group_by_kind
+from distbench.diagnose.hypotheses.slot_facts import group_by_kind
 
 _FEW = 4
 """Fewer numbers do not show that one constant is that of all."""
@@ -21,7 +21,7 @@ def explain_by_constant(context: Context) -> Iterator[Hypothesis]:
     As of a rule that adds a small number to what it keeps, so that nobody divides by 0.
     What is the same in all elements of what is due is as well a multiple of it.
     """
-    if context.phase != "slot" or are_some(context):
+    if context.phase != "slot" or context.spares_replicas:
         return
     predicted: dict[int, Array] = {}
     added: list[float] = []

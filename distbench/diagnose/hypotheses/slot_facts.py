@@ -158,12 +158,6 @@ def keeps_gradients(context: Context) -> bool:
     return context.phase == "slot" or wrong <= set(context.evidence.subject.kept)
 
 
-def are_some(context: Context) -> bool:
-    """Whether only some of the replicas that hold the slots are wrong."""
-    wrong = {case.key.replica for case in context.cases}
-    return bool({key.replica for key in context.right} - wrong)
-
-
 def lead_a_late_step(context: Context) -> bool:
     """Whether slots that stay lead a step of their variables, and hold nothing else.
 

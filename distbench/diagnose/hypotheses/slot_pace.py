@@ -9,7 +9,6 @@ import numpy as np
 from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array, measure_norm
 from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
-from distbench.diagnose.hypotheses.slot_facts import are_some
 
 _FEW = 4
 """Fewer numbers of a step do not show that one factor is that of all."""
@@ -22,7 +21,7 @@ def explain_by_pace(context: Context) -> Iterator[Hypothesis]:
     (1 - β') / (1 - β) times as far, whatever x is made of. Where β follows a count of
     steps, that is another factor in each step.
     """
-    if context.phase != "slot" or are_some(context):
+    if context.phase != "slot" or context.spares_replicas:
         return
     predicted: dict[int, Array] = {}
     paces: list[float] = []

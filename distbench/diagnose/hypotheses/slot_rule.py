@@ -19,7 +19,6 @@ from distbench.diagnose.fit import (
     predict_cases,
 )
 from distbench.diagnose.hypotheses.slot_facts import (
-    are_some,
     fit_due_rule,
     group_by_gradient,
     group_by_kind,
@@ -40,7 +39,7 @@ def explain_by_old_value(context: Context) -> Iterator[Hypothesis]:
     With expected = β · before + b · g^p the error is (k - 1) β · before. All kinds of
     slots have to show the same k.
     """
-    if context.phase != "slot" or are_some(context):
+    if context.phase != "slot" or context.spares_replicas:
         return
     for power in (1, 2):
         predicted: dict[int, Array] = {}
@@ -79,7 +78,7 @@ def explain_by_memory(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "slot":
         return
     code, words = "hyperparameter-differs", "than on one device"
-    if are_some(context):
+    if context.spares_replicas:
         # A number that is wrong would be wrong on all replicas, as they share the code.
         code, words = "slot-not-synchronized", "there than on the other replicas"
     for power, by_step in _list_rules(context):

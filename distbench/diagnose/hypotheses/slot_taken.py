@@ -11,7 +11,6 @@ from distbench.compare.ratio import SAME, are_same_factors
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import (
-    are_some,
     fit_due_rule,
     fit_taken,
     group_by_gradient,
@@ -31,7 +30,7 @@ def explain_by_taken_factor(context: Context) -> Iterator[Hypothesis]:
     As where a slot takes what another one has accumulated. All numbers of a kind of
     slot must agree, and all kinds on the factor or, where one keeps squares, on that.
     """
-    if context.phase != "slot" or are_some(context):
+    if context.phase != "slot" or context.spares_replicas:
         return
     predicted: dict[int, Array] = {}
     factors: list[float] = []

@@ -21,7 +21,6 @@ from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.hypotheses.slot_facts import (
     SlotRule,
-    are_some,
     find_locals,
     fit_due_rule,
     group_by_kind,
@@ -237,11 +236,11 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "slot":
         return
     owned = all(context.infos[case.key.variable].of for case in context.cases)
-    if not (owned or are_some(context)) or lead_a_late_step(context):
+    if not (owned or context.spares_replicas) or lead_a_late_step(context):
         return
     code = "hyperparameter-differs"
     words = "as it was, where one device changes it: its turn comes in other steps"
-    if are_some(context):
+    if context.spares_replicas:
         code = "slot-not-synchronized"
         words = "as it was there, while other replicas' slots take the update"
     yield Hypothesis(
@@ -259,7 +258,7 @@ def explain_by_own_way(context: Context) -> Iterator[Hypothesis]:
     """The replicas' slots differ, and nothing is known of why."""
     if context.phase != "slot" or context.replicas == 1:
         return
-    if are_some(context) or _differ_by_replica(context):
+    if context.spares_replicas or _differ_by_replica(context):
         yield Hypothesis(
             code="slot-not-synchronized",
             predicted={number: case.observed for number, case in context.list_cases()},
@@ -269,7 +268,11 @@ def explain_by_own_way(context: Context) -> Iterator[Hypothesis]:
 
 def explain_by_number(context: Context) -> Iterator[Hypothesis]:
     """A number that the rule is given is another one, the same on all replicas."""
-    if context.phase != "slot" or are_some(context) or _differ_by_replica(context):
+    if (
+        context.phase != "slot"
+        or context.spares_replicas
+        or _differ_by_replica(context)
+    ):
         return
     led = find_led_numbers(context.evidence)
     predicted = {
