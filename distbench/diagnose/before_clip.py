@@ -24,7 +24,7 @@ from distbench.diagnose.hypotheses.reduction import (
     explain_by_missing_sum,
     explain_by_subset,
 )
-from distbench.diagnose.rank import Ranked, find_best
+from distbench.diagnose.rank import Ranked, find_full
 from distbench.trace import WHOLE, TraceKey
 
 
@@ -65,8 +65,8 @@ def explain_before_clip(context: Context) -> Iterator[tuple[Context, Ranked]]:
     before = replace(context, cases=tuple(odd.values()), right=context.right | others)
     found: list[tuple[Context, Ranked]] = []
     for part in before.part_by_variable():
-        best = find_best(part, _list_reductions(part))
-        if best is None or not best.full:
+        best = find_full(part, _list_reductions(part))
+        if best is None:
             return
         cause = best.hypothesis
         words = (

@@ -25,7 +25,7 @@ from distbench.diagnose.hypotheses.register import (
 from distbench.diagnose.hypotheses.statistics import leave_out_steered
 from distbench.diagnose.hypotheses.steered import part_by_state
 from distbench.diagnose.infinite import part_infinite, part_uneven
-from distbench.diagnose.rank import ALL, Ranked, find_best
+from distbench.diagnose.rank import ALL, Ranked, find_best, find_full
 from distbench.diagnose.shown_sums import read_sums
 from distbench.diagnose.unexplained import leave_unexplained
 
@@ -49,14 +49,13 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     uneven = part_uneven(context, best)
     if uneven:
         return tuple(cause for part in uneven for cause in explain_cases(part))
-    if best is not None and best.full and _is_named(context, best):
+    if best is not None and best.full:
         return (_adopt(context, best),)
     for left_out in (leave_out_followers, leave_out_steered):
         led = left_out(context)
         if led.cases and len(led.cases) < len(context.cases):
             return explain_cases(led)
-    apart = find_best(context, list_apart(context))
-    if apart is not None and apart.full:
+    if apart := find_full(context, list_apart(context)):
         return _explain_apart(context, apart)
     told = _explain_part(context)
     if told:
@@ -64,10 +63,8 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     causes = _explain_narrowly(context, best)
     if all(cause.confidence >= ALL for cause in causes):
         return causes
-    last = find_best(context, list_last(context))
-    if last is None or not last.full:
-        last = _find_shown(context) or find_best(context, list_least(context))
-    if last is not None and last.full:
+    last = find_full(context, list_last(context)) or _find_shown(context)
+    if last := last or find_full(context, list_least(context)):
         return (_adopt(context, last),)
     return tuple(name_sums_apart(context, cause) for cause in causes)
 
@@ -79,8 +76,8 @@ def _find_shown(context: Context) -> Ranked | None:
     """
     found: Ranked | None = None
     for shown, is_scaled in read_sums(context):
-        best = find_best(shown, chain(list_hypotheses(shown), list_last(shown)))
-        if best is None or not best.full or CODES[best.hypothesis.code].warning:
+        best = find_full(shown, chain(list_hypotheses(shown), list_last(shown)))
+        if best is None or CODES[best.hypothesis.code].warning:
             continue
         cause = best.hypothesis
         how = "" if is_scaled else ", up to a factor"
@@ -97,8 +94,7 @@ def _explain_apart(context: Context, apart: Ranked) -> tuple[Explained, ...]:
     causes: list[Explained] = []
     left: list[Pair] = []
     for part in part_by_state(context):
-        best = _find_best(part)
-        if best is not None and best.full and _is_named(part, best):
+        if best := find_full(part, list_hypotheses(part)):
             causes.append(_adopt(part, best))
         else:
             left += part.cases
@@ -161,8 +157,8 @@ def _explain_start(context: Context) -> Explained | None:
     )
     if not keeps or len(start.cases) == len(context.cases):
         return None
-    best = _find_best(start)
-    if best is None or not best.full or not _is_named(start, best):
+    best = find_full(start, list_hypotheses(start))
+    if best is None:
         return None
     told = _adopt(start, best)
     words = f"{told.detail}; what replicas keep of this step is in the later ones"
@@ -222,11 +218,11 @@ def _explain_count(context: Context) -> tuple[Explained, ...]:
     cases = tuple(case for case in context.cases if case.key.variable in paths)
     if not start.cases or len(start.cases) == len(cases):
         return ()
-    whole = _find_best(context.select(cases))
-    if whole is not None and whole.full:
+    whole = context.select(cases)
+    if find_full(whole, list_hypotheses(whole)) is not None:
         return ()
-    best = _find_best(start)
-    if best is None or not best.full or not _is_named(start, best):
+    best = find_full(start, list_hypotheses(start))
+    if best is None:
         return ()
     told = _adopt(start, best)
     words = f"{told.detail}; what it is later, and what is made of it, follows"

@@ -89,6 +89,12 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     return best
 
 
+def find_full(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | None:
+    """The best cause where it leaves nothing, else None; see `find_best`."""
+    best = find_best(context, hypotheses)
+    return best if best is not None and best.full else None
+
+
 def _comes_before(later: Ranked, first: Ranked) -> bool:
     """Whether a cause explains more than one that was registered before it."""
     if later.full != first.full:
