@@ -35,18 +35,42 @@ class SparseRows:
     def to_dense(self) -> npt.NDArray[np.float64]:
         """The dense gradient in float64, repeated rows added up."""
         dense = np.zeros(self.shape, np.float64)
-        inside = self._find_inside()
-        values = self.values[inside].astype(np.float64)
-        np.add.at(dense, self.indices[inside], values)
+        inside = self.keep_inside()
+        np.add.at(dense, inside.indices, inside.values.astype(np.float64))
         return dense
 
     def count_rows(self) -> npt.NDArray[np.int64]:
         """How often each row occurs: int64 [rows]."""
-        rows = self.indices[self._find_inside()]
+        rows = self.keep_inside().indices
         return np.bincount(rows, minlength=self.shape[0]).astype(np.int64)
 
-    def _find_inside(self) -> npt.NDArray[np.bool_]:
-        return (self.indices >= 0) & (self.indices < self.shape[0])
+    @property
+    def repeats_rows(self) -> bool:
+        """Whether some row occurs several times."""
+        return bool(np.any(self.count_rows() > 1))
+
+    def keep_inside(self) -> SparseRows:
+        """The same without rows that the variable does not have."""
+        inside = (self.indices >= 0) & (self.indices < self.shape[0])
+        if inside.all():
+            return self
+        return replace(self, indices=self.indices[inside], values=self.values[inside])
+
+    def merge(self, *, as_they_come: bool = False) -> SparseRows:
+        """Each row once, its slices added up in float64.
+
+        Args:
+            as_they_come: Whether rows stay in the order in which they come first, and
+                not in that of their numbers.
+        """
+        inside = self.keep_inside()
+        rows, first, places = np.unique(
+            inside.indices, return_index=True, return_inverse=True
+        )
+        total = np.zeros((len(rows), *self.shape[1:]), np.float64)
+        np.add.at(total, places, inside.values.astype(np.float64))
+        order = np.argsort(first) if as_they_come else slice(None)
+        return replace(self, indices=rows[order], values=total[order])
 
     def list_layers(self) -> tuple[SparseRows, ...]:
         """The first slices of all rows, the second ones, and so on."""

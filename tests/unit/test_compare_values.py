@@ -51,8 +51,20 @@ def test_rows_that_a_variable_does_not_have_count_for_nothing(row):
     )
     assert value.to_dense().tolist() == [[1, 1], [0, 0], [0, 0]]
     assert value.count_rows().tolist() == [1, 0, 0]
+    assert value.merge().indices.tolist() == [0]
     (aligned,) = align_values([value])
     assert aligned.total.tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("as_they_come", "rows"), [(False, [1, 4]), (True, [4, 1])], ids=["sorted", "first"]
+)
+def test_each_row_is_once_in_a_merged_value(as_they_come, rows):
+    assert ROWS.repeats_rows
+    merged = ROWS.merge(as_they_come=as_they_come)
+    assert merged.indices.tolist() == rows
+    assert not merged.repeats_rows
+    assert np.array_equal(merged.to_dense(), ROWS.to_dense())
 
 
 def test_sparse_values_share_their_rows():

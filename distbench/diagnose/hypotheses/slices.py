@@ -65,15 +65,12 @@ def _find_due(context: Context, case: Pair) -> tuple[SparseRows, ...]:
 
 def add_rows(slices: SparseRows) -> SparseRows:
     """Each row once, in the order of their numbers."""
-    rows = np.unique(slices.indices)
-    return replace(slices, indices=rows, values=slices.to_dense()[rows])
+    return slices.merge()
 
 
 def gather_rows(slices: SparseRows) -> SparseRows:
     """Each row once, in the order in which rows come first."""
-    _, first = np.unique(slices.indices, return_index=True)
-    rows = slices.indices[np.sort(first)]
-    return replace(slices, indices=rows, values=slices.to_dense()[rows])
+    return slices.merge(as_they_come=True)
 
 
 def join_slices(slices: Sequence[SparseRows]) -> SparseRows:

@@ -56,10 +56,9 @@ def overwrite_rows(
         phase: Of which they are, and where they are fed.
     """
     repeated = {
-        key: value
+        key: value.keep_inside()
         for key, value in given.select(phase=phase)
-        if isinstance(value, SparseRows)
-        and len(np.unique(value.indices)) < len(value.indices)
+        if isinstance(value, SparseRows) and value.repeats_rows
     }
     if not repeated:
         return ()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from distbench.evidence import Tier
-from distbench.trace import UPDATED, Phase, Trace, Values
+from distbench.trace import UPDATED, Phase, SparseRows, Trace, Values
 from distbench.worker.one_device.decayed import decay_again
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import (
@@ -20,7 +20,6 @@ from distbench.worker.one_device.other_counts import count_otherwise
 from distbench.worker.one_device.overwritten import overwrite_rows
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.op_by_op import run_op_by_op
-from distbench.worker.state.values import add_rows
 
 _MOST_TIMES = 8
 """How often an update is repeated at most: tried are all counts up to N, and to 4."""
@@ -160,9 +159,9 @@ def add_repeated_rows(feeder: Feeder, tier: Tier, reference: Trace) -> Trace | N
     """
     handed = take_whole(reference, "reduced_gradient", step=0)
     distinct = {
-        key: rows
+        key: value.merge()
         for key, value in handed.values.items()
-        if (rows := add_rows(value)) is not value
+        if isinstance(value, SparseRows) and value.repeats_rows
     }
     if not distinct:
         return None

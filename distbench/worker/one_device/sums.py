@@ -13,9 +13,9 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from distbench.trace import SparseRows, Trace, TraceKey, Value, Values
+from distbench.trace.dtypes import find_dtype
 from distbench.worker.state.values import widen
 
 Numbers = npt.NDArray[np.float64]
@@ -54,7 +54,7 @@ class Sum:
         if not self.narrow:
             total = self.factor * np.sum(addends, axis=0)
             return _pack(total.astype(own), values)
-        dtype = tf.as_dtype(self.narrow).as_numpy_dtype
+        dtype = find_dtype(self.narrow)
         total = addends[0].astype(dtype)
         for addend in addends[1:]:
             if self.partial:
@@ -125,7 +125,7 @@ def join_rows(observed: Trace, summed: Trace) -> Trace:
         found = observed.get_replicas(key)
         sparse = [own for own in found or () if isinstance(own, SparseRows)]
         if isinstance(value, SparseRows) and len(sparse) == observed.replicas:
-            own_sums = list(map(_add_up_rows, sparse))
+            own_sums = [own.merge() for own in sparse]
             values[key] = replace(
                 value,
                 indices=np.concatenate([own.indices for own in own_sums]),
@@ -196,16 +196,10 @@ def _take_numbers(value: Value) -> npt.NDArray[np.generic]:
     return value.values if isinstance(value, SparseRows) else value
 
 
-def _add_up_rows(own: SparseRows) -> SparseRows:
-    """The same with one slice for each row."""
-    rows = np.unique(own.indices)
-    return replace(own, indices=rows, values=own.to_dense()[rows])
-
-
 def _pack(total: npt.NDArray[np.generic], values: Sequence[Value]) -> Value:
     """A sum in the form of its addends: sparse where one of them is."""
     sparse = [value for value in values if isinstance(value, SparseRows)]
     if not sparse:
         return total
-    rows = np.unique(np.concatenate([value.indices for value in sparse]))
+    rows = np.flatnonzero(np.sum([value.count_rows() for value in sparse], axis=0))
     return SparseRows(indices=rows, values=total[rows], shape=sparse[0].shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,18 +67,6 @@ def widen(value: Value) -> npt.NDArray[np.float64]:
     """A value in float64, and dense."""
     dense = value.to_dense() if isinstance(value, SparseRows) else value
     return np.asarray(dense, np.float64)
-
-
-def add_rows(value: Value) -> Value:
-    """A sparse value with each row once; anything else as it is."""
-    if not isinstance(value, SparseRows):
-        return value
-    rows, places = np.unique(value.indices, return_inverse=True)
-    if len(rows) == len(value.indices):
-        return value
-    sums = np.zeros((len(rows), *value.values.shape[1:]), value.values.dtype)
-    np.add.at(sums, places, value.values)
-    return replace(value, indices=rows, values=sums)
 
 
 def make_alike(value: Value, seen: Value | None) -> Value:
