@@ -149,9 +149,9 @@ def mix_sums(observed: Trace, fed: Sequence[Trace], left: Sequence[Trace]) -> Tr
         sums = [widen(trace.values[key]) for trace in fed]
         total = sums[0]
         reduced = observed.get(replace(key, phase="reduced_gradient"))
-        place = replace(
-            key, phase="variable" if reduced is None else "reduced_gradient"
-        )
+        # One that is handed flat, or packed with a statistic, has places of its own.
+        is_alike = reduced is not None and reduced.shape == total.shape
+        place = replace(key, phase="reduced_gradient" if is_alike else "variable")
         seen, after = observed.get(place), [trace.get(place) for trace in left]
         if (
             seen is not None
