@@ -86,7 +86,8 @@ def recut_shards(
         if not pieces:
             continue
         if parts == theirs[name] and len(parts) == 1:
-            found[parts[0]] = pieces[0]
+            if pieces[0].shape == wanted[parts[0]]:
+                found[parts[0]] = pieces[0]
             continue
         if any(piece.ndim == 0 for piece in pieces):
             continue

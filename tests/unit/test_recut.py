@@ -40,3 +40,7 @@ def test_what_does_not_fit_or_was_not_saved_is_left_out() -> None:
     saved = {"count": np.array(3), **_cut(4, 3)}
     wanted = {"count": (), "rows": (8, 2), "rows/m": (7, 2)}
     assert recut_shards(saved, wanted).keys() == {"count"}
+
+
+def test_what_was_never_cut_is_left_out_if_it_has_another_shape() -> None:
+    assert not recut_shards({"count": np.zeros(3)}, {"count": (1,)})
