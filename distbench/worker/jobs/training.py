@@ -111,6 +111,8 @@ class TrainingJobs:
             session.restore_state(initial)
             session.program.turn_to(tier, anew=True)
             self._spoilt = {}
+            session.begun.clear()
+            session.taken_by.clear()
             reference = read_reference(payload, tier)
             with session.guard("data"):
                 check_batches(session.program, reference)
