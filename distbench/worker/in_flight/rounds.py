@@ -230,7 +230,7 @@ class Rounds:
         return range(number * each, (number + 1) * each)
 
     def _make_trace(self, name: str, values: dict[TraceKey, Value]) -> Trace:
-        return self._reference.make_trace(name, "bounded", values)
+        return self._reference.make_trace(name, values)
 
 
 def fly(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from distbench.errors import BadInputError, count_things
-from distbench.evidence import Tier
 from distbench.scenario import scenario_from_json
 from distbench.trace import INITIAL, Recorded, Trace
 from distbench.trace.files import write_trace
@@ -138,10 +137,10 @@ class TrainingJobs:
             except BaseException:
                 # The steps before may tell why it failed, unless the disk is full.
                 with contextlib.suppress(OSError):
-                    trace = self._make_trace(session, tier, sizes, values)
+                    trace = self._make_trace(session, sizes, values)
                     write_trace(trace, folder, name)
                 raise
-            trace = self._make_trace(session, tier, sizes, values)
+            trace = self._make_trace(session, sizes, values)
             write_trace(trace, folder, name)
         return {}
 
@@ -160,7 +159,7 @@ class TrainingJobs:
             self.run_step(session, trained, step, sizes, {})
         values = session.make_values()
         session.collect_state(INITIAL, session.read_state(), values)
-        trace = self._make_trace(session, "free", sizes, values)
+        trace = self._make_trace(session, sizes, values)
         write_trace(trace, folder, f"saved-{self._task.name}")
         # All tasks write, since some variables are read over all of them, but only the
         # first one's is kept.
@@ -194,7 +193,6 @@ class TrainingJobs:
     def _make_trace(
         self,
         session: Session,
-        tier: Tier,
         sizes: Sizes,
         values: Recorded,
     ) -> Trace:
@@ -208,7 +206,6 @@ class TrainingJobs:
             ),
             values=values,
             notes={
-                "tier": tier,
                 "micro_steps": session.board.seen.gradients.count(),
                 "begun": [session.begun.get(s, {}) for s in range(len(session.begun))],
                 "taken_by": [session.taken_by[s] for s in sorted(session.taken_by)],

@@ -66,7 +66,7 @@ def rerun_earlier(
                 except SubjectError:
                     continue  # a program may take no other batch than its own
                 session.collect_taps(step, values, replica=replica, phases=COMPUTED)
-        found.append(reference.make_trace(f"{lag} behind", tier, values))
+        found.append(reference.make_trace(f"{lag} behind", values))
     return tuple(found)
 
 

@@ -71,10 +71,7 @@ def give_exchanged(
                     )
     except SubjectError:
         return {}
-    return {
-        name: reference.make_trace(name, "bounded", values)
-        for name, values in found.items()
-    }
+    return {name: reference.make_trace(name, values) for name, values in found.items()}
 
 
 def scale_exchanged(reference: Reference, tier: Tier) -> Mapping[str, Trace]:
@@ -106,5 +103,5 @@ def scale_exchanged(reference: Reference, tier: Tier) -> Mapping[str, Trace]:
                 session.collect_taps(step, values, replica=WHOLE, phases=COMPUTED)
         except SubjectError:
             continue
-        found[f"exchanged-{name}"] = reference.make_trace(name, "bounded", values)
+        found[f"exchanged-{name}"] = reference.make_trace(name, values)
     return found

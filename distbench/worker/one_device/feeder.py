@@ -121,7 +121,7 @@ class Feeder:
                         session.collect_state(step, after, values, replica=replica)
         name = f"replay of {source or phase}"
         return [
-            reference.make_trace(name, tier, values, times=number, kept=kept)
+            reference.make_trace(name, values, times=number, kept=kept)
             for number, values in enumerate(found, 1)
         ]
 
@@ -146,7 +146,7 @@ class Feeder:
                     with self._run_fed(fed, shard) as run:
                         run()
                     session.collect_taps(step, values, replica=replica, phases=COMPUTED)
-            return reference.make_trace("resumed", tier, values)
+            return reference.make_trace("resumed", values)
         return None
 
     def take_turns(self, tier: Tier, observed: Trace) -> Trace | None:
@@ -164,7 +164,7 @@ class Feeder:
                     with self._run_fed(fed, batch) as run:
                         run()
                 session.collect_state(step, session.read_state(), values, replica=0)
-            return self.reference.make_trace("turns", tier, values)
+            return self.reference.make_trace("turns", values)
         return None
 
     def _find_again(

@@ -61,7 +61,7 @@ def hold_state(
                 session.collect_taps(step, values, replica=WHOLE, phases=COMPUTED)
     except SubjectError:
         return None
-    return reference.make_trace("held", tier, values, held=[*held])
+    return reference.make_trace("held", values, held=[*held])
 
 
 def _list_held(

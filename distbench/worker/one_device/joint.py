@@ -58,7 +58,7 @@ def start_jointly(
         if name != JOINT:
             found[name] = _run(reference, tier, steps, kept)
     return {
-        name: reference.make_trace(name, "bounded", values, read=read)
+        name: reference.make_trace(name, values, read=read)
         for name, values in found.items()
     }
 

@@ -38,7 +38,7 @@ def limits_larger(reference: Reference, recorded: Trace) -> bool:
         return False
     values = session.make_values()
     session.collect_taps(0, values, replica=WHOLE, phases=_GRADIENTS)
-    made = reference.make_trace("larger", "bounded", values)
+    made = reference.make_trace("larger", values)
     finite = all(np.isfinite(widen(value)).all() for _, value in made.select())
     return finite and not _hands_on(made)
 

@@ -54,7 +54,7 @@ def look_inside(
         return None
     finally:
         session.look_away()
-    return reference.make_trace("inside", tier, values, **notes)
+    return reference.make_trace("inside", values, **notes)
 
 
 def _is_known(reference: Reference) -> bool:

@@ -63,7 +63,7 @@ def let_meet(reference: Reference, tier: Tier) -> Mapping[str, Trace]:
             if values is None:
                 return {}
             way = f"met-{'mean' if is_mean else 'sum'}{name}"
-            found[way] = reference.make_trace(way, "bounded", values)
+            found[way] = reference.make_trace(way, values)
     except SubjectError:
         return {}
     return found

@@ -83,4 +83,4 @@ def _repeat(reference: Reference, tier: Tier, by: Step, times: int) -> Trace:
     values = reference.session.make_values()
     batch = repeat_examples(shards[replica], times)
     reference.observes_shard(tier, 0, replica, batch, values, by=by)
-    return reference.make_trace("repeated term", tier, values)
+    return reference.make_trace("repeated term", values)

@@ -28,4 +28,4 @@ def record_penalty(reference: Reference) -> Trace | None:
         ): np.array(tf.convert_to_tensor(gradient).numpy())
         for variable, gradient in pairs
     }
-    return reference.make_trace("penalty", "bounded", values)
+    return reference.make_trace("penalty", values)

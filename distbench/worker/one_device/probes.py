@@ -229,7 +229,7 @@ class Probes:
                 if is_seen and keeps_led:
                     led = self._reference.read_led(values)
                     self._session.collect_state(step, led, values, replica=replica)
-        return self._reference.make_trace(name, "bounded", values)
+        return self._reference.make_trace(name, values)
 
     def _draw_again(
         self, replica: int, batches: Mapping[str, Any], doubled: Trace
@@ -262,7 +262,7 @@ class Probes:
             if draw == 1 and not any(map(_changes, values.values())):
                 return {}
         return {
-            name: reference.make_trace(name, "bounded", found)
+            name: reference.make_trace(name, found)
             for name, found in values.items()
             if found
         }

@@ -288,7 +288,6 @@ class Reference:
                     session.collect_state(step, alone, values, replica=replica)
         return self.make_trace(
             "reference",
-            tier,
             values,
             batches=digests,
             repeats=self.repeats,
@@ -379,9 +378,7 @@ class Reference:
         }
         return self.session.read_state(led)
 
-    def make_trace(
-        self, name: str, tier: Tier, values: Recorded, **notes: object
-    ) -> Trace:
+    def make_trace(self, name: str, values: Recorded, **notes: object) -> Trace:
         """A trace of the variables and replicas that this reference has."""
         return Trace(
             name=name,
@@ -389,7 +386,7 @@ class Reference:
             shards=self.shards,
             variables=self.session.variables,
             values=values,
-            notes={"tier": tier, **notes},
+            notes=notes,
             metrics=self.session.metrics,
             resized=self.sizes.resized,
         )

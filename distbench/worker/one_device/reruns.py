@@ -64,4 +64,4 @@ def _rerun(
                 reference.restore_shard(tier, number, replica)
                 reference.run_shard(number, shard, step)
                 session.collect_taps(number, values, replica=replica, phases=COMPUTED)
-    return reference.make_trace(name, tier, values)
+    return reference.make_trace(name, values)

@@ -91,7 +91,7 @@ def _take_steps(
         session.restore_state(move(step, before))
         reference.run_whole(step, batch if change is None else change(batch))
         session.collect_state(step, session.read_state(), values, replica=0)
-    return reference.make_trace("taken again", tier, values)
+    return reference.make_trace("taken again", values)
 
 
 def _enlarge(paths: Collection[str], _: int, before: State) -> State:

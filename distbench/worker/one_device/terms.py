@@ -105,7 +105,7 @@ def run_term(
             reference.observes_shard(
                 tier, step, replica, shard, values, by=by, phases=phases
             )
-    return reference.make_trace(f"term {number}", tier, values), by
+    return reference.make_trace(f"term {number}", values), by
 
 
 def _is_open(observed: Trace, recorded: Trace) -> bool:

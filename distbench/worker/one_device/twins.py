@@ -74,7 +74,7 @@ class Twins:
                 states[number] = self._run(tier, number, step, start, batch, values)
         return tuple(
             reference.make_trace(
-                f"twin {number}", tier, values, permuted=self._permutes(number)
+                f"twin {number}", values, permuted=self._permutes(number)
             )
             for number, values in enumerate(found)
         )
@@ -106,7 +106,7 @@ class Twins:
                 session.collect_state(step, after, values, replica=WHOLE)
         return tuple(
             reference.make_trace(
-                f"rounded {number}", tier, values, permuted=self._permutes(number)
+                f"rounded {number}", values, permuted=self._permutes(number)
             )
             for number, values in enumerate(found)
         )

@@ -32,4 +32,4 @@ def run_uncut(reference: Reference, recorded: Trace) -> Trace:
         reference.run_whole(step, reference.draw(step))
         state = session.read_state()
         session.collect_state(step, state, values, replica=WHOLE)
-    return reference.make_trace("uncut", "bounded", values)
+    return reference.make_trace("uncut", values)
