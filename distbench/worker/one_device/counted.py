@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from distbench.evidence import Tier
 from distbench.examples import Counted
-from distbench.trace import WHOLE, SparseRows, Trace, Value
+from distbench.trace import WHOLE, Trace, Value
 from distbench.worker.one_device.ordered import Ordering
 from distbench.worker.one_device.rearranged import Gradients, Order, Rearranged
 from distbench.worker.one_device.reference import Reference
@@ -160,13 +160,10 @@ def list_by_place(step: Rearranged, names: Sequence[str]) -> list[str]:
     ]
 
 
-def _adds_up(
-    due: Value, whole: Value, apart: Sequence[Value], dtype: str | None
-) -> bool:
+def _adds_up(due: Value, whole: Value, apart: Sequence[Value], dtype: str) -> bool:
     """Whether one change is the sum of others; not where so many are too coarse."""
     values = [widen(due), widen(whole), *map(widen, apart)]
-    kept = due.values if isinstance(due, SparseRows) else due
-    digits = count_digits(dtype or kept.dtype.name)
+    digits = count_digits(dtype)
     share = _ROUNDINGS * len(apart) * 2.0**-digits
     if share > 2.0 ** (-digits / 2):
         return False

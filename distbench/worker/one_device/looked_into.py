@@ -83,4 +83,4 @@ def _make_up(
         if key.phase in COMPUTED
     }
     alone = probes.get("exchanged", recorded)
-    return make_up(alone, due, reference.shards, reference.narrowest or None)
+    return make_up(alone, due, reference.shards, reference.narrowest)

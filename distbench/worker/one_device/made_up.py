@@ -15,7 +15,7 @@ def make_up(
     recorded: Trace,
     due: Mapping[TraceKey, Value],
     sizes: Sequence[int],
-    dtype: str | None,
+    dtype: str,
 ) -> bool:
     """Whether the shards' values add up to some of the batch's, as they are or by size.
 
@@ -39,7 +39,7 @@ def _is_sum(
     key: TraceKey,
     value: Value,
     weights: Sequence[float],
-    dtype: str | None,
+    dtype: str,
 ) -> bool:
     parts = [recorded.get(replace(key, replica=r)) for r in range(len(weights))]
     known = [widen(part) for part in parts if part is not None]

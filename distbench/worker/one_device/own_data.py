@@ -54,7 +54,7 @@ def _are_near(
             return False
         runs.append(dict(values.items()))
     first, second = runs
-    dtype = reference.narrowest or None
+    dtype = reference.narrowest
     return bool(first) and all(
         key in second and are_near(first[key], second[key], dtype) for key in first
     )

@@ -40,7 +40,7 @@ class Rearranged:
         examples: All of its examples, in their order.
         orders: Those of the batch, under `WHOLE`, and of each replica's shard.
         due: Gradients of these, as they were recorded.
-        dtype: The narrowest dtype that values go through, if it is another than theirs.
+        dtype: The narrowest dtype that values go through.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Rearranged:
         self._by = by
         self.tier: Tier = tier
         self.step = step
-        self.dtype = reference.narrowest or None
+        self.dtype = reference.narrowest
         self.batch = reference.draw(step)
         self.examples: Order = np.arange(count_batch(self.batch))
         parts = reference.sizes.cut(step, self.examples)
