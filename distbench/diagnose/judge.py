@@ -59,12 +59,6 @@ _GENERIC = ("unexplained", "replicas-diverged")
 
 def judge(evidence: Evidence) -> Judgement:
     """Compare everything, find where the chain breaks first, and say why."""
-    if evidence.tier == "exact" and not evidence.reference.notes.get("exact_proved"):
-        return Judgement(
-            status=Status.UNDECIDABLE,
-            message="it was not proved that every sum of this data is representable, "
-            "so no tolerance of 0 can be asked for; use the bounded tier",
-        )
     with np.errstate(all="ignore"):
         evidence = add_absent(name_owners(evidence))
         if evidence.subject.averages:

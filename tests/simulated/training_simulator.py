@@ -163,9 +163,7 @@ class Simulation(Model):
         return Evidence(
             tier=setup.tier,
             observed=self.make_trace("simulated", observed),
-            reference=self.make_trace(
-                "reference", reference, exact_proved=True, draws=draws
-            ),
+            reference=self.make_trace("reference", reference, draws=draws),
             twins=twin_traces,
             penalty=self._make_penalty(),
             fed=Fed(
