@@ -54,7 +54,6 @@ class Rounds:
 
     Args:
         reference: The subject on one device; it has run nothing yet.
-        scenario: What to run.
         lookups: What lookup tables held before the first step.
 
     Attributes:
@@ -63,9 +62,8 @@ class Rounds:
         has_sparse: Whether the optimizer gets sparse gradients; known once planned.
     """
 
-    def __init__(
-        self, reference: Reference, scenario: Scenario, lookups: State
-    ) -> None:
+    def __init__(self, reference: Reference, lookups: State) -> None:
+        scenario = reference.scenario
         self._reference = reference
         self._scenario = scenario
         self._interleaver = Interleaver(reference, scenario.seed)

@@ -39,7 +39,7 @@ class FlightJobs:
         # Before any step has run.
         lookups = read_lookups(session.program.lookup_tables())
         reference = Reference(session, scenario, payload["replicas"])
-        self._rounds = Rounds(reference, scenario, lookups)
+        self._rounds = Rounds(reference, lookups)
         folder = Path(payload["folder"])
         starts, commutes = self._rounds.plan()
         digests = [

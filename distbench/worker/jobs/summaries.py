@@ -14,28 +14,19 @@ _Metadata = tf.compat.v1.SummaryMetadata
 
 
 def summarise(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write the curves of a check."""
-    source, folder = Path(payload["source"]), Path(payload["folder"])
-    return {"written": _write_scalars(source, folder)}
-
-
-def _write_scalars(source: Path, folder: Path) -> int:
-    """Write the curves that a file lists.
+    """Write the curves of a check.
 
     Args:
-        source: JSON, a list of curves with the fields of `distbench.summaries.Scalar`.
-        folder: Where their folders are made.
-
-    Returns:
-        How many numbers were written.
+        payload: `source`, a JSON file with a list of curves that have the fields of
+            `distbench.summaries.Scalar`, and `folder`, where their folders are made.
     """
+    source, folder = Path(payload["source"]), Path(payload["folder"])
     # What tf.summary.scalar does is TensorBoard's own code, and TensorFlow has not
     # installed that since 2.21; the ops and the format are TensorFlow's.
     metadata = _Metadata(
         plugin_data=_Metadata.PluginData(plugin_name="scalars"),
         data_class="DATA_CLASS_SCALAR",
     )
-    written = 0
     curves = sorted(json.loads(source.read_text("utf-8")), key=lambda c: c["folder"])
     for place, members in groupby(curves, key=lambda curve: curve["folder"]):
         writer = tf.summary.create_file_writer(str(folder / place))
@@ -44,6 +35,5 @@ def _write_scalars(source: Path, folder: Path) -> int:
                 for step, value in zip(curve["steps"], curve["values"], strict=True):
                     number = tf.constant(value, tf.float32)
                     tf.summary.write(curve["tag"], number, step=step, metadata=metadata)
-                    written += 1
         writer.close()
-    return written
+    return {}
