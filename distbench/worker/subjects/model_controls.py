@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,49 +21,43 @@ _MOST_BYTES = 16 << 20
 """How large batches may be that are written down for a control that is seldom asked."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RebuiltModel:
     """A model made from its description, as a subject of its own.
 
-    Args:
+    Attributes:
         keras: The package of the model, `tf_keras` or `keras`.
         described: See `describe_model`.
         batches: What it trained on, by step.
         make_optimizer: Makes its optimizer.
     """
 
-    def __init__(
-        self,
-        *,
-        keras: str,
-        described: Mapping[str, Any],
-        batches: Sequence[Any],
-        make_optimizer: Callable[[], Any],
-    ) -> None:
-        self._keras = keras
-        self._described = described
-        self._batches = batches
-        self._make_optimizer = make_optimizer
+    keras: str
+    described: Mapping[str, Any]
+    batches: Sequence[Any]
+    make_optimizer: Callable[[], Any]
 
     def __call__(self) -> Any:
         """Make and compile the model."""
-        saving = importlib.import_module(self._keras).saving
-        described = dict(self._described)
+        saving = importlib.import_module(self.keras).saving
+        described = dict(self.described)
         compiled = dict(described.pop("compile_config"))
         del compiled["optimizer"]
         model = saving.deserialize_keras_object(described)
         options = saving.deserialize_keras_object(compiled)
-        model.compile(optimizer=self._make_optimizer(), **options)
+        model.compile(optimizer=self.make_optimizer(), **options)
         return model
 
     def data(self, step: int) -> Any:
         """The global batch of a step."""
-        return self._batches[step % len(self._batches)]
+        return self.batches[step % len(self.batches)]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SmallModel:
     """A model of a layer or two, as a subject of its own.
 
-    Args:
+    Attributes:
         keras: The package of the model, `tf_keras` or `keras`.
         make_optimizer: Makes its optimizer.
         examples: Sizes of the global batches, by step.
@@ -75,56 +70,43 @@ class SmallModel:
         at_once: How many steps a call of the train function may take.
     """
 
-    def __init__(
-        self,
-        *,
-        keras: str,
-        make_optimizer: Callable[[], Any],
-        examples: Sequence[int],
-        normalised: bool,
-        masked: bool,
-        scalar: bool,
-        steps_itself: bool,
-        compiled: bool,
-        at_once: int,
-    ) -> None:
-        self._make_optimizer = make_optimizer
-        self._keras = keras
-        self._examples = examples
-        self._normalised = normalised
-        self._masked = masked
-        self._scalar = scalar
-        self._steps_itself = steps_itself
-        self._compiled = compiled
-        self._at_once = at_once
+    keras: str
+    make_optimizer: Callable[[], Any]
+    examples: Sequence[int]
+    normalised: bool
+    masked: bool
+    scalar: bool
+    steps_itself: bool
+    compiled: bool
+    at_once: int
 
     def __call__(self) -> Any:
         """Make and compile the model."""
-        keras = importlib.import_module(self._keras)
-        layers = [keras.layers.Input((5, 3) if self._masked else (3,))]
-        if self._masked:
+        keras = importlib.import_module(self.keras)
+        layers = [keras.layers.Input((5, 3) if self.masked else (3,))]
+        if self.masked:
             layers.append(keras.layers.Masking())
         layers.append(keras.layers.Dense(2))
-        if self._normalised:
+        if self.normalised:
             layers.append(keras.layers.BatchNormalization())
-        kind = _add_step(keras.Sequential) if self._steps_itself else keras.Sequential
+        kind = _add_step(keras.Sequential) if self.steps_itself else keras.Sequential
         model = kind(layers)
         model.compile(
-            self._make_optimizer(),
-            _average_squares if self._scalar else "mse",
-            jit_compile=self._compiled,
-            steps_per_execution=self._at_once,
+            self.make_optimizer(),
+            _average_squares if self.scalar else "mse",
+            jit_compile=self.compiled,
+            steps_per_execution=self.at_once,
         )
         return model
 
     def data(self, step: int) -> Any:
         """Inputs and targets; with a mask, sequences of 1 to 5 elements."""
-        examples = self._examples[step % len(self._examples)]
+        examples = self.examples[step % len(self.examples)]
         rng = np.random.default_rng((step, examples))
-        times = (5,) if self._masked else ()
+        times = (5,) if self.masked else ()
         shapes = ((examples, *times, 3), (examples, *times, 2))
         inputs, targets = (rng.normal(size=s).astype(np.float32) for s in shapes)
-        if self._masked:
+        if self.masked:
             lengths = 1 + np.arange(examples) * 5 // examples
             inputs[np.arange(5) >= lengths[:, None]] = 0
         return inputs, targets
