@@ -12,6 +12,7 @@ from distbench.dyadic import is_power_of_two
 from distbench.errors import BadInputError
 from distbench.scenario import Scenario
 from distbench.worker.families import KNOWN_BASES, find_family, name_family
+from distbench.worker.state.components import list_shards
 from distbench.worker.stepping.program import (
     METHODS,
     LossReduction,
@@ -116,13 +117,8 @@ class OptimizerProgram(Program):
 
     def _trainable(self) -> list[Any]:
         # Legacy optimizers take the shards of a sharded variable, not the whole.
-        flat: list[Any] = []
-        for variable in self._workload.variables():
-            is_sharded = isinstance(
-                variable, tf.__internal__.distribute.ShardedVariable
-            )
-            flat.extend(variable.variables if is_sharded else [variable])
-        return [variable for variable in flat if variable.trainable]
+        shards = list_shards(self._workload.variables())
+        return [variable for variable in shards if variable.trainable]
 
     def variables(self) -> Sequence[Any]:
         """The workload's variables."""
