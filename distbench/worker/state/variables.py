@@ -62,11 +62,7 @@ class VariableTable:
     def rename(self, paths: Mapping[str, str]) -> None:
         """Give variables other paths, by those that they have."""
         self.replace(
-            StateVariable(
-                replace(v.info, path=paths.get(v.info.path, v.info.path)),
-                v.container,
-                v.components,
-            )
+            replace(v, info=replace(v.info, path=paths.get(v.info.path, v.info.path)))
             for v in self.state
         )
 
@@ -88,14 +84,13 @@ class VariableTable:
         others = {id(variable) for variable in (*shown, *unlisted)}
         if others:
             self.replace(
-                StateVariable(
-                    replace(
+                replace(
+                    v,
+                    info=replace(
                         v.info,
                         listed=id(v.container) not in others,
                         between=id(v.container) in between,
                     ),
-                    v.container,
-                    v.components,
                 )
                 for v in self.state
             )
