@@ -17,6 +17,7 @@ from distbench.worker.one_device.joint import start_jointly
 from distbench.worker.one_device.met import let_meet
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.repeating import repeat_rows
+from distbench.worker.state.handles import Handles
 from distbench.worker.state.values import are_equal, are_near
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.draws import find_seeding
@@ -291,7 +292,8 @@ class Probes:
         if not self._reference.runs_shard(0, batch):
             return {}
         after = self._session.read_state()
-        seeding = self._list_seeding()
+        handles = Handles(self._session.table)
+        seeding = handles.name(find_seeding(self._reference.graph))
         whole = {
             v.path
             for v in self._session.variables
@@ -304,16 +306,6 @@ class Probes:
         }
         moves = {key: after[key] - start for key, start in numbers.items()}
         return {key: move for key, move in moves.items() if np.any(move)}
-
-    def _list_seeding(self) -> set[str]:
-        """Paths of the variables that have a part in the seeds of draws."""
-        handles = find_seeding(self._reference.graph)
-        return {
-            variable.info.path
-            for variable in self._session.table.state
-            for component in variable.components
-            if id(getattr(component, "handle", None)) in handles
-        }
 
 
 def repeat_examples(shard: Any, times: int) -> Any:

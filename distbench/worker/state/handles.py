@@ -40,6 +40,10 @@ class Handles:
         """Identities of the handles of all variables of the table."""
         return self._infos.keys()
 
+    def name(self, known: Set[int]) -> set[str]:
+        """Paths of the variables whose handles have these identities."""
+        return {self._infos[one].path for one in known & self.known}
+
     def find(self, handle: Any) -> VariableInfo | None:
         """The variable of a tensor; None where it is none of the table.
 
