@@ -92,17 +92,17 @@ def test_a_loss_that_is_told_before_it_is_differentiated_has_its_own_term() -> N
     board = TapBoard()
     with tf.Graph().as_default():
         x, y = (tf.compat.v1.placeholder(tf.float32, []) for _ in "xy")
-        with board.enter_replica(x):
-            assert board.take_loss(x) is x
-            board.term = 1
-            told = board.take_loss(x + 4.0 * y)
-            known = tf.constant(2.0)
-            board.remember_term(known)
-            assert board.take_loss(x) is known
-        with board.enter_replica(x):  # What another trace found is none of this one.
-            assert board.take_loss(x + y) is not known
-            with pytest.raises(IndexError):
-                board.take_loss(x)
+        board.begin_replica(x)
+        assert board.take_loss(x) is x
+        board.term = 1
+        told = board.take_loss(x + 4.0 * y)
+        known = tf.constant(2.0)
+        board.remember_term(known)
+        assert board.take_loss(x) is known
+        board.begin_replica(x)  # What another trace found is none of this one.
+        assert board.take_loss(x + y) is not known
+        with pytest.raises(IndexError):
+            board.take_loss(x)
         with tf.compat.v1.Session() as session:
             assert session.run(told, {x: 1.0, y: 3.0}) == 12.0
 
@@ -125,12 +125,10 @@ def test_a_term_is_differentiated_alone_whatever_it_is_multiplied_by(
                 lambda g: None if g is None else tf.constant(g), given
             )
             named = {"output_gradients": values[0]} if is_named and values else {}
-            with board.enter_replica(()):
-                with tf.GradientTape() as tape:
-                    loss = 5.0 * variable + variable**2
-                return tape.gradient(
-                    loss, variable, *([] if named else values), **named
-                )
+            board.begin_replica(())
+            with tf.GradientTape() as tape:
+                loss = 5.0 * variable + variable**2
+            return tape.gradient(loss, variable, *([] if named else values), **named)
 
         board.term = 0
         found = step()

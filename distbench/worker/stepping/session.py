@@ -178,7 +178,8 @@ class Session(KeptState):
         """What a replica runs, with an eye on which replica it is and what it did."""
 
         def watched(batch: Any) -> Any:
-            with self.board.enter_replica(batch), self.draws.enter(batch):
+            self.board.begin_replica(batch)
+            with self.draws.enter(batch):
                 try:
                     result = function(batch)
                 except Exception as error:

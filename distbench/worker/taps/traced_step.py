@@ -82,9 +82,8 @@ class TracedStep:
         finally:
             self._is_between = False
 
-    @contextmanager
-    def enter_replica(self, batch: Any) -> Iterator[None]:
-        """Around one replica's step: a new trace counts its calls from 0.
+    def begin_replica(self, batch: Any) -> None:
+        """Begin one replica's step: a new trace counts its calls from 0.
 
         Args:
             batch: What the step is given.
@@ -94,7 +93,6 @@ class TracedStep:
         self._forget_trace(replica)
         tensors = [t for t in tf.nest.flatten(batch) if tf.is_tensor(t)]
         self.seen.given[replica] = tensors
-        yield
 
     def _forget_trace(self, replica: int) -> None:
         """Drop what was seen while another graph was traced."""
