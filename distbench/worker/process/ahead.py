@@ -6,13 +6,13 @@ later ones find loaded: kernels, TensorFlow's graph passes, Python's memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 
 import tensorflow as tf
 from tf_keras.optimizers import legacy
 
 from distbench.cluster import ClusterSpec
+from distbench.worker.process.intercept import replace_attribute
 from distbench.worker.process.joining import join_no_more
 from distbench.worker.process.strategies import make_strategy
 
@@ -50,25 +50,13 @@ def take_a_step_apart(spec: ClusterSpec) -> None:
     Args:
         spec: The cluster of the task; not one with parameter servers.
     """
-    with _key_apart():
+    kinds = tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.MirroredStrategy
+    with ExitStack() as stack:
+        # Each kind counts the keys of its collectives from 1 otherwise, and TensorFlow
+        # remembers the shapes under a key.
+        for kind in kinds:
+            stack.enter_context(replace_attribute(kind, "_collective_key_base", _APART))
         strategy = make_strategy(spec)
     if spec.kind == "mwms":
         join_no_more()
     take_a_step(strategy)
-
-
-@contextmanager
-def _key_apart() -> Iterator[None]:
-    """Inside, strategies count the keys of their collectives from elsewhere.
-
-    Each counts from 1 otherwise, and TensorFlow remembers the shapes under a key.
-    """
-    kinds = tf.distribute.MultiWorkerMirroredStrategy, tf.distribute.MirroredStrategy
-    before = [kind._collective_key_base for kind in kinds]
-    for kind in kinds:
-        kind._collective_key_base = _APART
-    try:
-        yield
-    finally:
-        for kind, base in zip(kinds, before, strict=True):
-            kind._collective_key_base = base

@@ -22,7 +22,10 @@ from tensorflow.python.ops.control_flow_v2_func_graphs import (
     WhileCondFuncGraph,
 )
 
-from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.process.intercept import (
+    hide_from_autograph,
+    replace_attribute,
+)
 from distbench.worker.process.sources import is_own_file
 from distbench.worker.state.components import read_component
 from distbench.worker.state.graphs import list_ops
@@ -78,11 +81,10 @@ class Decisions:
 
         hide_from_autograph(call_anew)
         op_callbacks.add_op_callback(self._see)
-        Function.__call__ = call_anew
         try:
-            yield
+            with replace_attribute(Function, "__call__", call_anew):
+                yield
         finally:
-            Function.__call__ = call
             op_callbacks.remove_op_callback(self._see)
 
     def read(self) -> dict[tuple[str, int], np.ndarray]:
