@@ -224,5 +224,4 @@ def _feed_sum(
     *,
     start: Start = keep,
 ) -> Trace:
-    [found] = feeder.feed(tier, fed, "local_gradient", move=start)
-    return replace(found, notes={**found.notes, **asdict(way)})
+    return feeder.feed(tier, fed, "local_gradient", move=start, **asdict(way))

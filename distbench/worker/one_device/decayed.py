@@ -52,19 +52,15 @@ def decay_again(
     if times < 2 or not trained:
         return ()
 
-    def feed(fed: Trace, paths: Collection[str]) -> Trace:
-        [found] = feeder.feed(tier, fed, phase, move=partial(_enlarge, paths, times))
-        return found
+    def feed(fed: Trace, paths: Collection[str], *, whole: bool = False) -> Trace:
+        move = partial(_enlarge, paths, times)
+        return feeder.feed(tier, fed, phase, move=move, times=times, whole=whole)
 
     with suppress(SubjectError):
         still = _shrink(given, phase)
         if not _are_apart(feed(still, ()), feed(still, trained), times):
             return ()
-        found = feed(given, trained), feed(given, trained | others)
-        return tuple(
-            replace(trace, notes={**trace.notes, "times": times, "whole": bool(number)})
-            for number, trace in enumerate(found)
-        )
+        return feed(given, trained), feed(given, trained | others, whole=True)
     return ()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.trace import COMPUTED, UPDATED, Phase, Trace
+from distbench.trace import COMPUTED, Phase, Recorded, Trace
 from distbench.worker.one_device.fed import FedSteps
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
@@ -21,6 +21,7 @@ from distbench.worker.state.python_numbers import read_numbers, write_number
 from distbench.worker.state.values import make_alike
 from distbench.worker.taps.collect import State, put_back
 from distbench.worker.taps.feeds import Fed
+from distbench.worker.taps.given import select_gradients
 
 Start = Callable[[int, State], State]
 """What a step starts from, given its number and what the reference's started from."""
@@ -70,35 +71,62 @@ class Feeder:
     def feed(
         self,
         tier: Tier,
-        observed: Trace,
+        given: Trace,
         phase: Phase,
+        /,
+        *,
         source: Phase | None = None,
-        times: int = 1,
-        kept: tuple[str, ...] = UPDATED,
         change: Callable[[Any], Any] | None = None,
         move: Start = keep,
-    ) -> list[Trace]:
-        """Feed a phase of the one-device step; a trace for each time that it ran.
+        **notes: object,
+    ) -> Trace:
+        """Feed a phase of the one-device step with what is given of it, or of a source.
 
         The batch may be changed before, which is told by what no gradient carries, and
         the state be moved, to see how far what the step adds to it moves.
+        """
+        [values] = self._feed(tier, given, phase, source or phase, change, move)
+        name = f"replay of {source or phase}"
+        return self.reference.make_trace(name, values, **notes)
+
+    def feed_often(
+        self, tier: Tier, given: Trace, phase: Phase, times: int, kept: Collection[str]
+    ) -> list[Trace]:
+        """Feed a phase of a step that runs several times; a trace for each of them.
 
         Between two times state of a role that is not `kept` is put back; so are
         counters of steps, unless the cluster's went on by more than one as well.
         """
-        reference, session = self.reference, self.reference.session
+        found = self._feed(tier, given, phase, phase, times=times, kept=kept)
+        return [
+            self.reference.make_trace(f"replay of {phase}", values, times=number)
+            for number, values in enumerate(found, 1)
+        ]
+
+    def _feed(
+        self,
+        tier: Tier,
+        given: Trace,
+        phase: Phase,
+        source: Phase,
+        change: Callable[[Any], Any] | None = None,
+        move: Start = keep,
+        times: int = 1,
+        kept: Collection[str] = (),
+    ) -> Sequence[Recorded]:
+        session = self.reference.session
         found = [session.make_values() for _ in range(times)]
         # A step that is random would not lead to the same states once more.
-        for step, batch, before in reference.list_steps(tier):
+        for step, batch, before in self.reference.list_steps(tier):
             if change is not None:
                 batch = change(batch)
-            for replica in range(observed.replicas):
+            for replica in range(given.replicas):
                 fed: Fed = {
                     (key.call, phase, key.variable): make_alike(
-                        value, observed.get(replace(key, phase=phase))
+                        value, given.get(replace(key, phase=phase))
                     )
-                    for key, value in observed.select(
-                        step=step, phase=source or phase, replica=replica
+                    for key, value in given.select(
+                        step=step, phase=source, replica=replica
                     )
                 }
                 if not fed:
@@ -110,7 +138,7 @@ class Feeder:
                 if times > 1:
                     # What happens between two steps happens once.
                     begun = session.read_state()
-                    again = self._find_again(observed, step, begun, kept)
+                    again = self._find_again(given, step, begun, kept)
                 with self._run_fed(fed, batch) as run:
                     for values in found:
                         if values is not found[0]:
@@ -119,11 +147,7 @@ class Feeder:
                         session.collect_taps(step, values, replica=replica)
                         after = put_back(session.read_state(), start, before)
                         session.collect_state(step, after, values, replica=replica)
-        name = f"replay of {source or phase}"
-        return [
-            reference.make_trace(name, values, times=number, kept=kept)
-            for number, values in enumerate(found, 1)
-        ]
+        return found
 
     def resume_shards(self, tier: Tier, observed: Trace) -> Trace | None:
         """Losses and local gradients of shards that go on from the cluster's updates.
@@ -138,7 +162,7 @@ class Feeder:
         with suppress(SubjectError):
             for step, batch, _ in reference.list_steps(tier):
                 for replica, shard in enumerate(reference.sizes.cut(step, batch)):
-                    fed = _find_fed(observed, step, "reduced_gradient", replica)
+                    fed = select_gradients(observed, "reduced_gradient", step, replica)
                     if not fed:
                         continue
                     reference.restore_shard(tier, step, replica)
@@ -158,7 +182,7 @@ class Feeder:
                 session.restore_state(before)
                 session.begin_step(step)
                 for replica in range(observed.replicas):
-                    fed = _find_fed(observed, step, "reduced_gradient", replica)
+                    fed = select_gradients(observed, "reduced_gradient", step, replica)
                     if not fed:
                         break
                     with self._run_fed(fed, batch) as run:
@@ -168,7 +192,7 @@ class Feeder:
         return None
 
     def _find_again(
-        self, observed: Trace, step: int, before: State, kept: tuple[str, ...]
+        self, observed: Trace, step: int, before: State, kept: Collection[str]
     ) -> dict[str, npt.NDArray[np.generic]]:
         """The state that is put back before an update is repeated."""
         found = {}
@@ -189,12 +213,6 @@ class Feeder:
         session.program.replicas = 1
         with self._fed.feed(fed, batch) as step:
             yield partial(session.run, step, [batch])
-
-
-def _find_fed(observed: Trace, step: int, phase: Phase, replica: int) -> Fed:
-    """What a replica had at a phase of a step, by the place where it is fed."""
-    found = observed.select(step=step, phase=phase, replica=replica)
-    return {(key.call, phase, key.variable): value for key, value in found}
 
 
 def _went_on_by_one(

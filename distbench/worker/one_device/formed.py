@@ -51,11 +51,10 @@ def feed_formed(
                 given.append(_move_all(formed, observed))
             with suppress(SubjectError):
                 return tuple(
-                    replace(trace, notes={**trace.notes, "phase": phase})
-                    for values in given
-                    for trace in feeder.feed(
-                        tier, replace(observed, values=values), phase
+                    feeder.feed(
+                        tier, replace(observed, values=values), phase, phase=phase
                     )
+                    for values in given
                 )
             return ()
     return ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,10 +50,12 @@ def count_otherwise(
         move = partial(_move, counters, count, observed.replicas)
         # A schedule may know no steps before the first one.
         with suppress(SubjectError):
-            [trace] = feeder.feed(tier, observed, "reduced_gradient", move=move)
+            trace = feeder.feed(
+                tier, observed, "reduced_gradient", move=move, count=name
+            )
             if not found and not differ(trace, followed, UPDATED):
                 return ()
-            found.append(replace(trace, notes={**trace.notes, "count": name}))
+            found.append(trace)
     return tuple(found)
 
 

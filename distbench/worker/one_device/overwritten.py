@@ -68,6 +68,6 @@ def overwrite_rows(
         values.update({key: change(value) for key, value in repeated.items()})
         # A rule may refuse fewer slices than it would be handed.
         with suppress(SubjectError):
-            [trace] = feeder.feed(tier, replace(given, values=values), phase)
-            found.append(replace(trace, notes={**trace.notes, "kept": name}))
+            changed = replace(given, values=values)
+            found.append(feeder.feed(tier, changed, phase, kept=name))
     return tuple(found)

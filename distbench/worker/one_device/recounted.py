@@ -43,11 +43,10 @@ def count_replicas_again(
     for factor in (1 / n, float(n)):
         # A rule may refuse what is as large.
         with suppress(SubjectError):
-            [trace] = feeder.feed(tier, _scale(observed, factor), _PHASE)
-            found.append(replace(trace, notes={**trace.notes, "factor": factor}))
+            scaled = _scale(observed, factor)
+            found.append(feeder.feed(tier, scaled, _PHASE, factor=factor))
     with suppress(SubjectError), feeder.trace_apart(), _told(n):
-        [trace] = feeder.feed(tier, observed, _PHASE)
-        found.append(replace(trace, notes={**trace.notes, "told": n}))
+        found.append(feeder.feed(tier, observed, _PHASE, told=n))
     return tuple(trace for trace in found if differ(trace, followed, UPDATED))
 
 

@@ -66,21 +66,21 @@ def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
     """
     if not feeder.takes(tier):
         return Followed()
-    [reduced] = feeder.feed(tier, observed, "reduced_gradient")
+    reduced = feeder.feed(tier, observed, "reduced_gradient")
     fed: dict[Phase, Trace] = {"reduced_gradient": reduced}
     if _applies_another(observed, reduced):
-        [fed["applied_gradient"]] = feeder.feed(tier, observed, "applied_gradient")
+        fed["applied_gradient"] = feeder.feed(tier, observed, "applied_gradient")
     if not differ(observed, reduced, UPDATED):
         return Followed(fed=fed)
     # A rule may refuse what no replica would hand it; then nothing is learnt.
     with suppress(SubjectError):
-        [fed["local_gradient"]] = feeder.feed(
+        fed["local_gradient"] = feeder.feed(
             tier, observed, "reduced_gradient", source="local_gradient"
         )
     op_by_op = None
     if feeder.reference.scenario.jit:
         with run_op_by_op():
-            [op_by_op] = feeder.feed(tier, observed, "reduced_gradient")
+            op_by_op = feeder.feed(tier, observed, "reduced_gradient")
     return Followed(
         fed=fed,
         is_explained=False,
@@ -135,7 +135,7 @@ def change_apart(
     if is_explained and hands_on(reference):
         return None
     with suppress(SubjectError):
-        return feeder.feed(tier, observed, "local_gradient")[0]
+        return feeder.feed(tier, observed, "local_gradient")
     return None
 
 
@@ -147,8 +147,8 @@ def _repeat(feeder: Feeder, tier: Tier, observed: Trace) -> Iterator[Trace]:
     times = min(max(4, feeder.reference.replicas), _MOST_TIMES)
     for kept in (UPDATED, ("variable",)):
         with suppress(SubjectError):
-            yield from feeder.feed(
-                tier, observed, "reduced_gradient", times=times, kept=kept
+            yield from feeder.feed_often(
+                tier, observed, "reduced_gradient", times, kept
             )[1:]
 
 
@@ -167,7 +167,7 @@ def add_repeated_rows(feeder: Feeder, tier: Tier, reference: Trace) -> Trace | N
         return None
     fed = Values(handed.values)
     fed.update(distinct)
-    return feeder.feed(tier, replace(handed, values=fed), "reduced_gradient")[0]
+    return feeder.feed(tier, replace(handed, values=fed), "reduced_gradient")
 
 
 def _is_shared(observed: Trace) -> bool:

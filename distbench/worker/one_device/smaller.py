@@ -45,8 +45,7 @@ def find_unlimited(feeder: Feeder, tier: Tier, recorded: Trace) -> float:
     own = take_whole(recorded, "local_gradient")
 
     def make_of(factor: float) -> Trace:
-        [found] = feeder.feed(tier, _multiply(own, factor), "local_gradient")
-        return found
+        return feeder.feed(tier, _multiply(own, factor), "local_gradient")
 
     # A step that cannot take them tells nothing.
     with suppress(SubjectError):

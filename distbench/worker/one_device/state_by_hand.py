@@ -53,14 +53,14 @@ def find_state_by_hand(feeder: Feeder, tier: Tier, reference: Trace) -> StateByH
     def run(change: Any = None, move: Start = keep) -> Trace:
         if not own.values:
             return _take_steps(feeder.reference, tier, change, move)
-        return feeder.feed(tier, own, "local_gradient", change=change, move=move)[0]
+        return feeder.feed(tier, own, "local_gradient", change=change, move=move)
 
     moved: Collection[str] = ()
     try:
         first, other = run(), run(repeat_first)
         if own.values:
             still = replace(own, values=_silence(own.values))
-            [silent] = feeder.feed(tier, still, "local_gradient")
+            silent = feeder.feed(tier, still, "local_gradient")
             moved = measure_distances(first, silent)
     except SubjectError:
         return StateByHand()  # a program may take no other batch than its own

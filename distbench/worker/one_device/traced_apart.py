@@ -115,4 +115,4 @@ def _repeat(move: Move, times: int) -> Any:
 def _feed_one(feeder: Feeder, tier: Tier, observed: Trace, replica: int) -> Trace:
     """What follows from one replica's reduced gradients, by a step of its own trace."""
     own = Values(observed.values).keep(lambda key: key.replica == replica)
-    return feeder.feed(tier, replace(observed, values=own), "reduced_gradient")[0]
+    return feeder.feed(tier, replace(observed, values=own), "reduced_gradient")

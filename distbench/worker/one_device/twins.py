@@ -148,7 +148,7 @@ class Twins:
         with suppress(SubjectError):
             for number in range(_TWINS):
                 move = partial(self._round, number)
-                [fed] = feeder.feed(tier, own, phase, move=move)
+                fed = feeder.feed(tier, own, phase, move=move)
                 state = Values(fed.values).keep(
                     lambda key: key.phase in STATE and key.variable in paths
                 )

@@ -42,7 +42,7 @@ def find_undetermined(
     own = take_whole(reference, phase)
 
     def feed(change: Change | None) -> Trace:
-        return feeder.feed(tier, own, phase, change=change)[0]
+        return feeder.feed(tier, own, phase, change=change)
 
     led = _find_data_driven(feed, {key.variable for key in own.values})
     unrepeated = _find_unrepeated(feed, reference, observed, replay)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:  # which import TensorFlow
     from distbench.worker.taps.feeds import Fed
 
 
-def select_gradients(reference: Trace, phase: Any, step: int) -> Fed:
-    """What a phase of a step has to hold on every replica."""
+def select_gradients(trace: Trace, phase: Any, step: int, replica: int = WHOLE) -> Fed:
+    """What a phase of a step holds, by where it is fed: on one device, or a replica."""
     return {
         (key.call, key.phase, key.variable): value
-        for key, value in reference.select(step=step, phase=phase, replica=WHOLE)
+        for key, value in trace.select(step=step, phase=phase, replica=replica)
     }
 
 
