@@ -18,7 +18,7 @@ from distbench.trace import (
     Trace,
     Values,
 )
-from distbench.worker.one_device.decayed import decay_again
+from distbench.worker.one_device.decayed import LEAST, decay_again
 from distbench.worker.one_device.feeder import Feeder, Start, keep
 from distbench.worker.one_device.held_against import (
     differ,
@@ -45,8 +45,6 @@ from distbench.worker.state.values import are_equal
 
 _LED = ("reduced_gradient", "variable")
 """Phases in which the state by hand shows whether a sum was the right one."""
-_LEAST = 2.0**-40
-"""Of such a share of a gradient no state keeps a digit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +193,7 @@ def _feed_none(feeder: Feeder, tier: Tier, observed: Trace, right: Sum) -> Trace
     state = Values(found.values).keep(lambda key: key.phase in STATE)
     if all(np.isfinite(np.asarray(value)).all() for value in state.values()):
         return found
-    least = replace(right, factor=_LEAST)
+    least = replace(right, factor=LEAST)
     return _feed_sum(feeder, tier, add_gradients(observed, least), none)
 
 

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from distbench.evidence import Tier
-from distbench.trace import Phase, Trace, Value, Values, change_numbers
+from distbench.trace import Phase, Trace, Value, Values
 from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.held_against import change_gradients
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import count_digits, multiply
 from distbench.worker.taps.collect import State
 
-_LEAST = 2.0**-40
-"""Of such a share of a gradient a decay keeps nothing; 0 has no norm to divide by."""
+LEAST = 2.0**-40
+"""Of such a share of a gradient no state keeps a digit; 0 has no norm to divide by."""
 
 
 def decay_again(
@@ -57,7 +58,9 @@ def decay_again(
         return feeder.feed(tier, fed, phase, move=move, times=times, whole=whole)
 
     with suppress(SubjectError):
-        still = _shrink(given, phase)
+        # Next to none, as those of one replica.
+        shrink = partial(multiply, factor=LEAST)
+        still = replace(change_gradients(given, shrink, phase, 0), replicas=1)
         if not _are_apart(feed(still, ()), feed(still, trained), times):
             return ()
         return feed(given, trained), feed(given, trained | others, whole=True)
@@ -69,16 +72,6 @@ def _enlarge(paths: Collection[str], times: int, _: int, before: State) -> State
         key: multiply(array, times) if key[0] in paths else array
         for key, array in before.items()
     }
-
-
-def _shrink(given: Trace, phase: Phase) -> Trace:
-    """Next to no gradients, as those of one replica."""
-    shrink = partial(multiply, factor=_LEAST)
-    values = {
-        key: change_numbers(value, shrink)
-        for key, value in given.select(phase=phase, replica=0)
-    }
-    return replace(given, replicas=1, values=values)
 
 
 def _are_apart(left: Trace, right: Trace, times: int) -> bool:

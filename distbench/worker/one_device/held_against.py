@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from distbench.trace import (
     TraceKey,
     Value,
     Values,
+    change_numbers,
 )
 from distbench.worker.state.values import are_equal
 
@@ -26,6 +28,18 @@ def take_whole(reference: Trace, phase: Phase, step: int | None = None) -> Trace
     chosen = Selection(step=step, phase=phase, replica=WHOLE)
     values = Values(reference.values).keep(chosen.has).rename(lambda key: key.at(0))
     return replace(reference, replicas=1, values=values)
+
+
+def change_gradients(
+    given: Trace,
+    change: Callable[[Any], Any],
+    phase: Phase | None = None,
+    replica: int | None = None,
+) -> Trace:
+    """Gradients with other numbers, of one phase or of one replica if it is named."""
+    found = given.select(phase=phase, replica=replica)
+    values = {key: change_numbers(value, change) for key, value in found}
+    return replace(given, values=values)
 
 
 def pair_handed(trace: Trace) -> Iterator[tuple[TraceKey, Value, Value | None]]:

@@ -17,12 +17,9 @@ from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace
 from distbench.worker.one_device.probes import repeat_examples
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.one_device.terms import ask_terms, run_term
+from distbench.worker.one_device.terms import SAME, ask_terms, run_term
 from distbench.worker.state.values import widen
 from distbench.worker.stepping.steps import Step
-
-_SAME = 1e-3
-"""Share of a gradient that rounding may leave, where it only decides what to ask."""
 
 
 def split_odd(
@@ -72,7 +69,7 @@ def _is_odd(recorded: Trace, probes: Mapping[str, Trace]) -> bool:
         if once is None or twice is None or thrice is None:
             return False
         rest = np.linalg.norm(once - 2 * twice + thrice)
-        if rest > _SAME * np.linalg.norm(thrice):
+        if rest > SAME * np.linalg.norm(thrice):
             return True
     return False
 

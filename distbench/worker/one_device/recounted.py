@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.trace import UPDATED, Phase, Trace, change_numbers
+from distbench.trace import UPDATED, Phase, Trace
 from distbench.worker.one_device.feeder import Feeder
-from distbench.worker.one_device.held_against import differ
+from distbench.worker.one_device.held_against import change_gradients, differ
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.intercept import replace_attribute
 from distbench.worker.state.values import multiply
@@ -43,20 +42,12 @@ def count_replicas_again(
     for factor in (1 / n, float(n)):
         # A rule may refuse what is as large.
         with suppress(SubjectError):
-            scaled = _scale(observed, factor)
+            scale = partial(multiply, factor=factor)
+            scaled = change_gradients(observed, scale, _PHASE)
             found.append(feeder.feed(tier, scaled, _PHASE, factor=factor))
     with suppress(SubjectError), feeder.trace_apart(), _told(n):
         found.append(feeder.feed(tier, observed, _PHASE, told=n))
     return tuple(trace for trace in found if differ(trace, followed, UPDATED))
-
-
-def _scale(observed: Trace, factor: float) -> Trace:
-    scale = partial(multiply, factor=factor)
-    values = {
-        key: change_numbers(value, scale)
-        for key, value in observed.select(phase=_PHASE)
-    }
-    return replace(observed, values=values)
 
 
 @contextmanager

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from distbench.evidence import Tier
 from distbench.trace import Phase, Trace
-from distbench.trace.values import change_numbers
 from distbench.worker.one_device.feeder import Feeder
-from distbench.worker.one_device.held_against import pair_handed, take_whole
+from distbench.worker.one_device.held_against import (
+    change_gradients,
+    pair_handed,
+    take_whole,
+)
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_near, multiply, widen
 
@@ -45,7 +47,8 @@ def find_unlimited(feeder: Feeder, tier: Tier, recorded: Trace) -> float:
     own = take_whole(recorded, "local_gradient")
 
     def make_of(factor: float) -> Trace:
-        return feeder.feed(tier, _multiply(own, factor), "local_gradient")
+        change = partial(multiply, factor=factor)
+        return feeder.feed(tier, change_gradients(own, change), "local_gradient")
 
     # A step that cannot take them tells nothing.
     with suppress(SubjectError):
@@ -72,13 +75,6 @@ def _changes_all(trace: Trace) -> bool:
                 return False
             seen.add(key.step)
     return seen == set(range(trace.steps))
-
-
-def _multiply(given: Trace, factor: float) -> Trace:
-    """Gradients that are some times as large."""
-    change = partial(multiply, factor=factor)
-    values = {key: change_numbers(value, change) for key, value in given.select()}
-    return replace(given, values=values)
 
 
 def _are_there(trace: Trace) -> bool:

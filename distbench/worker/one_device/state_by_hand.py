@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.evidence import Tier
-from distbench.trace import Trace, TraceKey, Value, Values, change_numbers
+from distbench.trace import Trace
 from distbench.trace.dtypes import is_floating
 from distbench.worker.one_device.feeder import Feeder, Start, keep, repeat_first
-from distbench.worker.one_device.held_against import measure_distances, take_whole
+from distbench.worker.one_device.held_against import (
+    change_gradients,
+    measure_distances,
+    take_whole,
+)
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.taps.collect import State
@@ -59,7 +63,8 @@ def find_state_by_hand(feeder: Feeder, tier: Tier, reference: Trace) -> StateByH
     try:
         first, other = run(), run(repeat_first)
         if own.values:
-            still = replace(own, values=_silence(own.values))
+            # Sparse ones of 0 have the rows that they have anyway.
+            still = change_gradients(own, np.zeros_like)
             silent = feeder.feed(tier, still, "local_gradient")
             moved = measure_distances(first, silent)
     except SubjectError:
@@ -107,8 +112,3 @@ def _enlarge(paths: Collection[str], _: int, before: State) -> State:
 def _increase(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     wide = array.astype(np.float64)
     return (wide + 0.5 * np.abs(wide) + 0.25).astype(array.dtype)
-
-
-def _silence(values: Mapping[TraceKey, Value]) -> Values[TraceKey]:
-    """Gradients of 0, with the rows that sparse ones have."""
-    return Values({k: change_numbers(v, np.zeros_like) for k, v in values.items()})

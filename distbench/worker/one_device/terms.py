@@ -20,7 +20,7 @@ from distbench.worker.taps.terms import find_terms
 T = TypeVar("T")
 
 _TOLD: tuple[Phase, ...] = ("local_gradient",)
-_SAME = 1e-3
+SAME = 1e-3
 """Share of a gradient that rounding may leave, where it only decides what to ask."""
 
 
@@ -128,7 +128,7 @@ def _is_multiple(seen: np.ndarray, due: np.ndarray) -> bool:
     if seen.shape != due.shape:
         return False
     rest = seen - fit_part(due, seen) * due
-    return bool(np.linalg.norm(rest) <= _SAME * np.linalg.norm(seen))
+    return bool(np.linalg.norm(rest) <= SAME * np.linalg.norm(seen))
 
 
 def _join(trace: Trace, step: int, replica: int) -> np.ndarray:
@@ -148,6 +148,6 @@ def _add_up(terms: list[Trace], recorded: Trace) -> bool:
         if len(parts) < len(terms):
             return False
         rest = np.sum([widen(part) for part in parts], axis=0) - widen(value)
-        if np.linalg.norm(rest) > _SAME * np.linalg.norm([widen(p) for p in parts]):
+        if np.linalg.norm(rest) > SAME * np.linalg.norm([widen(p) for p in parts]):
             return False
     return bool(due)
