@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from distbench.checking.again import First, Judged, Way
 from distbench.checking.runs import OPEN
 from distbench.cluster import ClusterSpec
@@ -23,11 +21,11 @@ from distbench.compare.likeness import find_half
 from distbench.compare.measured_noise import KERNEL_ROUNDINGS
 from distbench.compare.offline import compare_traces
 from distbench.compare.places import Place
-from distbench.compare.values import measure_finite
+from distbench.compare.values import measure_finite, take_numbers
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
 from distbench.scenario import Scenario
-from distbench.trace import GRADIENTS, SparseRows
+from distbench.trace import GRADIENTS
 from distbench.verdict import Finding, Run, Status
 
 _RAISED = ("raises", "refused")
@@ -58,8 +56,7 @@ def is_settled(judgement: Judgement, evidence: Evidence) -> bool:
     for key, value in evidence.observed.values.items():
         if key.phase in GRADIENTS:
             place = key.step, key.phase
-            rows = value.values if isinstance(value, SparseRows) else value
-            size = measure_finite(np.asarray(rows, np.float64))
+            size = measure_finite(take_numbers(value))
             sizes[place] = max(sizes.get(place, 0.0), size)
     return not any(
         pair.phase in GRADIENTS

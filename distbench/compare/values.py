@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distbench.trace import SparseRows, Value
+from distbench.trace import SparseRows, Value, get_numbers
 from distbench.trace.dtypes import find_digits, find_dtype, is_whole, name_dtype
 
 Array = npt.NDArray[np.float64]
@@ -107,14 +107,12 @@ def take_numbers(value: Value) -> Array:
 
     TensorFlow's norm of a sparse gradient is that of its slices.
     """
-    numbers = value.values if isinstance(value, SparseRows) else value
-    return np.asarray(numbers, dtype=np.float64)
+    return np.asarray(get_numbers(value), dtype=np.float64)
 
 
 def name_value(value: Value) -> str:
     """Name of the dtype in which a value was computed."""
-    array = value.values if isinstance(value, SparseRows) else np.asarray(value)
-    return name_dtype(array.dtype)
+    return name_dtype(get_numbers(value).dtype)
 
 
 def round_to(array: Array, dtype: str) -> Array:

@@ -22,7 +22,15 @@ from distbench.report.words import (
     name_step,
     number_step,
 )
-from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
+from distbench.trace import (
+    INITIAL,
+    WHOLE,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+    get_numbers,
+)
 
 _WIDE = 110
 """Columns of a terminal in which all of a table's fit beside a variable's name."""
@@ -53,9 +61,9 @@ def render_trace(
     for name in compress(("norm", "min", "max", "mean"), shown):
         table.add_column(name, justify="right", no_wrap=True)
     for key, value in values:
-        array = value.values if isinstance(value, SparseRows) else value
+        array = get_numbers(value)
         if trace.digested and key.phase != "loss":
-            digest = np.asarray(array).tobytes().hex()
+            digest = array.tobytes().hex()
             table.add_row(*_name_place(key), "", "digest", digest)
             continue
         shape = str(list(array.shape))
@@ -76,8 +84,7 @@ def render_value(key: TraceKey, value: Value) -> RenderableType:
     lines = [Text(escape_controls(place))]
     if isinstance(value, SparseRows):
         lines.append(Text(f"rows {np.array2string(value.indices)}"))
-    array = value.values if isinstance(value, SparseRows) else value
-    lines.append(Text(np.array2string(np.asarray(array), separator=", ")))
+    lines.append(Text(np.array2string(get_numbers(value), separator=", ")))
     return Group(*lines)
 
 

@@ -17,6 +17,7 @@ from distbench.trace.values import SparseRows as SparseRows
 from distbench.trace.values import Value as Value
 from distbench.trace.values import Values as Values
 from distbench.trace.values import change_numbers as change_numbers
+from distbench.trace.values import get_numbers as get_numbers
 
 Phase = Literal[
     "loss",

@@ -91,6 +91,11 @@ Held = Value | Shelved
 """A value, or where it lies."""
 
 
+def get_numbers(value: Value) -> npt.NDArray[np.generic]:
+    """The numbers of a value; of sparse rows those of its slices: [k, ...]."""
+    return value.values if isinstance(value, SparseRows) else np.asarray(value)
+
+
 def change_numbers(
     value: Value, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 ) -> Value:

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from distbench.trace import SparseRows, Trace, TraceKey, Value, Values
+from distbench.trace import SparseRows, Trace, TraceKey, Value, Values, get_numbers
 from distbench.trace.dtypes import find_dtype
 from distbench.worker.state.values import widen
 
@@ -49,7 +49,7 @@ class Sum:
 
     def add_up(self, values: Sequence[Value]) -> Value:
         """The sum of a variable's gradients, one for each replica."""
-        own = _take_numbers(values[0]).dtype
+        own = get_numbers(values[0]).dtype
         addends = [widen(values[replica]) for replica in self.kept]
         if not self.narrow:
             total = self.factor * np.sum(addends, axis=0)
@@ -161,7 +161,7 @@ def mix_sums(observed: Trace, fed: Sequence[Trace], left: Sequence[Trace]) -> Tr
         elif seen is not None and all(v is not None for v in after):
             known = [widen(v) for v in after if v is not None]
             total, _ = _pick(widen(seen), sums, known)
-        values[key] = _pack(total.astype(_take_numbers(value).dtype), [value])
+        values[key] = _pack(total.astype(get_numbers(value).dtype), [value])
     return replace(fed[0], values=values)
 
 
@@ -190,10 +190,6 @@ def _pick(
         off = np.abs(known - seen)
         total, least = np.where(off < least, one, total), np.minimum(off, least)
     return total, least
-
-
-def _take_numbers(value: Value) -> npt.NDArray[np.generic]:
-    return value.values if isinstance(value, SparseRows) else value
 
 
 def _pack(total: npt.NDArray[np.generic], values: Sequence[Value]) -> Value:

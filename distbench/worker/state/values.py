@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distbench.trace import SparseRows, Value
+from distbench.trace import SparseRows, Value, get_numbers
 from distbench.trace.dtypes import find_digits, is_floating
 
 _WIDE = 53
@@ -44,8 +44,7 @@ def are_near(
     wide = widen(left) * part, widen(right)
     if wide[0].shape != wide[1].shape:
         return False
-    kept = left.values if isinstance(left, SparseRows) else left
-    digits = count_digits(dtype or kept.dtype.name)
+    digits = count_digits(dtype or get_numbers(left).dtype.name)
     with np.errstate(invalid="ignore"):
         error = float(np.max(np.abs(wide[1] - wide[0]), initial=0.0))
     size = float(np.max(np.abs(wide[0]), initial=0.0))
@@ -77,7 +76,7 @@ def make_alike(value: Value, seen: Value | None) -> Value:
 
 def leaves_digits(value: Value, bits: int) -> bool:
     """Whether the last digits of every number of a value are zeros."""
-    array = value.values if isinstance(value, SparseRows) else value
+    array = get_numbers(value)
     digits = count_digits(array.dtype.name)
     wide = np.asarray(array, np.float64)
     top = float(np.max(np.abs(wide), initial=0.0))

@@ -19,7 +19,16 @@ import tensorflow as tf
 
 from distbench.launch.terminal import shorten
 from distbench.stop import Stop
-from distbench.trace import COMPUTED, WHOLE, Phase, SparseRows, Trace, TraceKey, Value
+from distbench.trace import (
+    COMPUTED,
+    WHOLE,
+    Phase,
+    SparseRows,
+    Trace,
+    TraceKey,
+    Value,
+    get_numbers,
+)
 from distbench.worker.process.op_by_op import run_op_by_op
 from distbench.worker.process.sources import is_own_file
 from distbench.worker.state.values import widen
@@ -259,7 +268,7 @@ def _read(tensor: Any) -> Value:
 
 
 def _describe(value: Value) -> str:
-    array = value.values if isinstance(value, SparseRows) else np.asarray(value)
+    array = get_numbers(value)
     kind = f" in {len(value.indices)} rows" if isinstance(value, SparseRows) else ""
     norm = float(np.linalg.norm(widen(value)))
     text = f"{array.dtype.name} {tuple(value.shape)}{kind}, norm {norm:.7g}"
