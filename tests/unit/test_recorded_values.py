@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.trace import SparseRows
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import have_same_bits
 
 
 def make_rows(*rows: tuple[int, float]) -> SparseRows:
@@ -17,12 +17,12 @@ def make_rows(*rows: tuple[int, float]) -> SparseRows:
 
 
 def test_rows_that_are_nan_are_equal_to_themselves() -> None:
-    assert are_equal(make_rows((1, np.nan)), make_rows((1, np.nan)))
-    assert not are_equal(make_rows((1, np.nan)), make_rows((2, np.nan)))
+    assert have_same_bits(make_rows((1, np.nan)), make_rows((1, np.nan)))
+    assert not have_same_bits(make_rows((1, np.nan)), make_rows((2, np.nan)))
 
 
 def test_rows_are_compared_by_their_sums_and_with_what_is_dense() -> None:
     rows = make_rows((1, 2.0), (1, 3.0))
-    assert are_equal(rows, make_rows((1, 5.0)))
-    assert are_equal(rows, np.array([[0], [5], [0]], np.float32))
-    assert not are_equal(rows, make_rows((1, 4.0)))
+    assert have_same_bits(rows, make_rows((1, 5.0)))
+    assert have_same_bits(rows, np.array([[0], [5], [0]], np.float32))
+    assert not have_same_bits(rows, make_rows((1, 4.0)))

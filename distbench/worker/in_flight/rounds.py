@@ -24,7 +24,7 @@ from distbench.worker.in_flight.orders import (
 from distbench.worker.in_flight.packed import LOOKUP, write_lookups
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.torn import find_led, find_torn
-from distbench.worker.state.values import are_equal, find_counts, perturb
+from distbench.worker.state.values import find_counts, have_same_bits, perturb
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import StepsInFlight, Timed
 from distbench.worker.taps.collect import State
@@ -282,4 +282,4 @@ def _take_lookups(state: State) -> State:
 
 
 def _is_same(left: State, right: State) -> bool:
-    return all(are_equal(left[key], value) for key, value in right.items())
+    return all(have_same_bits(left[key], value) for key, value in right.items())

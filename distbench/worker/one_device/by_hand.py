@@ -41,7 +41,7 @@ from distbench.worker.one_device.sums import (
 )
 from distbench.worker.one_device.undetermined import find_undetermined
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import have_same_bits
 
 _LED = ("reduced_gradient", "variable")
 """Phases in which the state by hand shows whether a sum was the right one."""
@@ -168,7 +168,7 @@ def find_unsummed(reference: Trace, observed: Trace) -> frozenset[str]:
 def _is_moved(reference: Trace, path: str) -> bool:
     found = reference.select(phase="variable", variable=path, replica=WHOLE)
     values = [value for _, value in found]
-    return any(not are_equal(values[0], value) for value in values[1:])
+    return any(not have_same_bits(values[0], value) for value in values[1:])
 
 
 def _feed_way(feeder: Feeder, tier: Tier, observed: Trace, way: Sum) -> Trace:

@@ -9,7 +9,7 @@ from distbench.evidence import Tier
 from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Value
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_equal, are_near, fit_part
+from distbench.worker.state.values import are_near, fit_part, have_same_bits
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.collect import State
 
@@ -94,7 +94,7 @@ def _is_other(observed: Trace, recorded: Trace) -> bool:
             if key.step == 0 or key.replica == WHOLE or expected is None:
                 continue
             dtype = recorded.dtypes.get(key.variable)
-            if are_equal(expected, value) or are_near(expected, value, dtype):
+            if have_same_bits(expected, value) or are_near(expected, value, dtype):
                 continue
             first = replace(key, step=0)
             part = fit_part(_find_expected(recorded, first), observed.get(first))

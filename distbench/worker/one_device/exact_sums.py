@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from distbench.trace import WHOLE, Trace
-from distbench.worker.state.values import are_equal, leaves_digits
+from distbench.worker.state.values import have_same_bits, leaves_digits
 
 
 def sums_exactly(recorded: Trace) -> bool:
@@ -21,7 +21,7 @@ def sums_exactly(recorded: Trace) -> bool:
     """
     bits = 1 + math.ceil(math.log2(max(2, recorded.replicas)))
     return all(
-        are_equal(recorded.get(replace(key, phase="local_gradient")), value)
+        have_same_bits(recorded.get(replace(key, phase="local_gradient")), value)
         or leaves_digits(value, bits)
         for key, value in recorded.select(phase="reduced_gradient", replica=WHOLE)
     )

@@ -13,7 +13,7 @@ from distbench.trace import INITIAL, WHOLE, Trace, Value
 from distbench.trace.dtypes import is_floating
 from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.state.values import are_equal, widen
+from distbench.worker.state.values import have_same_bits, widen
 from distbench.worker.subjects.left_out import LeftOut
 
 
@@ -60,7 +60,7 @@ def _moves(recorded: Trace, paths: set[str]) -> bool:
     """Whether the first step changes any of these variables."""
     return any(
         key.variable in paths
-        and not are_equal(recorded.get(replace(key, step=INITIAL)), value)
+        and not have_same_bits(recorded.get(replace(key, step=INITIAL)), value)
         for key, value in recorded.select(step=0, phase="variable", replica=WHOLE)
     )
 

@@ -20,7 +20,7 @@ from distbench.trace import (
     Values,
     change_numbers,
 )
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import have_same_bits
 
 
 def take_whole(reference: Trace, phase: Phase, step: int | None = None) -> Trace:
@@ -51,7 +51,9 @@ def pair_handed(trace: Trace) -> Iterator[tuple[TraceKey, Value, Value | None]]:
 
 def hands_on(reference: Trace) -> bool:
     """Whether one device reduces the gradients of the whole batch as they are."""
-    return all(are_equal(handed, value) for _, value, handed in pair_handed(reference))
+    return all(
+        have_same_bits(handed, value) for _, value, handed in pair_handed(reference)
+    )
 
 
 def measure_distances(
@@ -71,7 +73,7 @@ def measure_distances(
         if other is None:
             continue
         near, far = (np.asarray(v, np.float64) for v in (value, other))
-        if near.shape == far.shape and not are_equal(value, other):
+        if near.shape == far.shape and not have_same_bits(value, other):
             distance = float(np.max(np.abs(near - far)))
             distances[key.variable] = max(distances.get(key.variable, 0.0), distance)
     return distances
@@ -88,7 +90,7 @@ def differ(observed: Trace, expected: Trace, phases: tuple[str, ...]) -> bool:
         lambda key: key.phase in phases and key.variable not in own
     )
     return any(
-        not are_equal(observed.get(key), value) for key, value in compared.items()
+        not have_same_bits(observed.get(key), value) for key, value in compared.items()
     )
 
 

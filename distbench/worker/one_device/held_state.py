@@ -20,7 +20,7 @@ from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.state.components import read_component, write_component
-from distbench.worker.state.values import are_equal, are_near
+from distbench.worker.state.values import are_near, have_same_bits
 
 _ASSIGNS = ("assign", "assign_add", "assign_sub")
 
@@ -79,7 +79,7 @@ def _list_held(
             [np.asarray(value) for _, value in _select(observed, info.path, step)]
             for step in range(recorded.steps)
         ]
-        if not all(c and all(are_equal(c[0], one) for one in c) for c in steps):
+        if not all(c and all(have_same_bits(c[0], one) for one in c) for c in steps):
             continue
         due = [value for _, value in _select(recorded, info.path, replica=WHOLE)]
         pairs = zip(due[1:], (copies[0] for copies in steps), strict=True)

@@ -13,7 +13,7 @@ import numpy as np
 from distbench.errors import BadInputError
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import have_same_bits
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.decisions import Decisions, has_decisions
 
@@ -72,7 +72,7 @@ class _Changes:
             self._start = before
         if len(self.all) < _WANTED:
             self.all.append(step)
-        if len(self.away) < _WANTED and not are_equal(self._start, after):
+        if len(self.away) < _WANTED and not have_same_bits(self._start, after):
             self.away.append(step)
 
     @property
@@ -118,7 +118,7 @@ def find_late(reference: Reference) -> Late:
         after = _look(reference, {path for path, _ in wanted}, decisions)
         for key in wanted:
             # Nothing was decided before the first step, nor in a branch that none took.
-            if not before[key].size or are_equal(before[key], after[key]):
+            if not before[key].size or have_same_bits(before[key], after[key]):
                 continue
             if taken == 0 and steps > 1:
                 seen[key].is_set_up = True

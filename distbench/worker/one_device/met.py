@@ -23,7 +23,7 @@ from distbench.trace.dtypes import is_floating
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.components import read_component, write_component
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import have_same_bits
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.session import Session
 from distbench.worker.taps.collect import State
@@ -122,7 +122,9 @@ class _Meeting:
             taken.append([read_component(one.taken) for one in self._kept])
             left.append(session.read_state(reference.shared))
             _collect(session, step, replica, values)
-        if not all(are_equal(one[key], left[0][key]) for one in left for key in one):
+        if not all(
+            have_same_bits(one[key], left[0][key]) for one in left for key in one
+        ):
             return None
         session.collect_state(step, left[0], values, replica=WHOLE)
         return taken
@@ -147,7 +149,7 @@ def _give(
     is_new = False
     for one, parts in zip(kept, zip(*taken, strict=True), strict=True):
         together = _join(one, parts, weights)
-        if not are_equal(read_component(one.given), together):
+        if not have_same_bits(read_component(one.given), together):
             write_component(one.given, together)
             is_new = True
     return is_new

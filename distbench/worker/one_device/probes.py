@@ -18,7 +18,7 @@ from distbench.worker.one_device.met import let_meet
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.repeating import repeat_rows
 from distbench.worker.state.handles import Handles
-from distbench.worker.state.values import are_equal, are_near
+from distbench.worker.state.values import are_near, have_same_bits
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.draws import find_seeding
 
@@ -323,7 +323,7 @@ def _swap_rows(own: Rows, *swaps: tuple[Rows, Rows]) -> Rows:
 def _changes(values: Mapping[TraceKey, Value]) -> bool:
     """Whether the second run gave something else than the first."""
     return any(
-        not are_equal(values.get(replace(key, step=0)), value)
+        not have_same_bits(values.get(replace(key, step=0)), value)
         for key, value in values.items()
         if key.step == 1
     )

@@ -29,7 +29,7 @@ from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.handles import Handles, find_written, find_written_late
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import have_same_bits
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
@@ -128,7 +128,7 @@ class Reference:
             self.session.collect_taps(0, values, replica=WHOLE, phases=COMPUTED)
             runs.append(values)
         first, second = runs
-        return all(are_equal(first.get(key), second[key]) for key in second)
+        return all(have_same_bits(first.get(key), second[key]) for key in second)
 
     def start_from(self, saved: Trace) -> None:
         """Start from the state that a cluster had when it was saved."""

@@ -8,7 +8,7 @@ from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.op_by_op import run_op_by_op
-from distbench.worker.state.values import are_equal, are_near
+from distbench.worker.state.values import are_near, have_same_bits
 from distbench.worker.stepping.steps import Step
 
 
@@ -41,7 +41,7 @@ def has_near(observed: Trace, recorded: Trace) -> bool:
         recorded: The single-device run.
     """
     return any(
-        not are_equal(expected, value)
+        not have_same_bits(expected, value)
         and are_near(expected, value, recorded.dtypes.get(key.variable))
         for phase in COMPUTED
         for key, value in observed.select(phase=phase)

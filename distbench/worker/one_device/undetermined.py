@@ -13,7 +13,7 @@ from distbench.worker.one_device.held_against import (
     take_whole,
 )
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import have_same_bits
 
 Change = Callable[[Any], Any]
 """Makes another batch of one."""
@@ -85,7 +85,8 @@ def _find_data_driven(feed: Feed, trained: Set[str]) -> set[str]:
     led = {
         key.variable
         for key, value in state.items()
-        if are_equal(again.get(key), value) and not are_equal(other.get(key), value)
+        if have_same_bits(again.get(key), value)
+        and not have_same_bits(other.get(key), value)
     }
     # A step that moves one of what it trains by more than its gradient moves the others
     # as well: these came back to the same bits by chance.

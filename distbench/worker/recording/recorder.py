@@ -47,7 +47,7 @@ from distbench.worker.state.components import (
     read_component,
 )
 from distbench.worker.state.reachable import find_held, walk_variables
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import have_same_bits
 from distbench.worker.taps.learned import LearnedTable
 from distbench.worker.taps.tapes import watch_tapes
 
@@ -301,7 +301,7 @@ class Recorder:
     def _refuse_unseen(self, before: list[Any] | None) -> None:
         if before is None:
             return
-        if all(map(are_equal, before, self._read_counters())):
+        if all(map(have_same_bits, before, self._read_counters())):
             return
         raise BadInputError(
             f"A step was made that was not seen: after {self._number} that were, the "

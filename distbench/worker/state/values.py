@@ -21,7 +21,7 @@ def count_digits(dtype: str) -> int:
     return find_digits(dtype) or _WIDE
 
 
-def are_equal(left: Value | None, right: Value) -> bool:
+def have_same_bits(left: Value | None, right: Value) -> bool:
     """Whether two values have the same bits, or rows; what was not seen agrees."""
     if left is None or left is right:
         return True

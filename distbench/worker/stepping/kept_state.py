@@ -26,7 +26,7 @@ from distbench.worker.state.components import list_shards, write_component
 from distbench.worker.state.metrics import name_metrics, name_state, read_result
 from distbench.worker.state.reachable import walk_variables
 from distbench.worker.state.unlisted import list_unlisted
-from distbench.worker.state.values import are_equal
+from distbench.worker.state.values import have_same_bits
 from distbench.worker.state.variables import VariableTable, list_state
 from distbench.worker.stepping.program import Program
 from distbench.worker.stepping.refused import check_shapes
@@ -171,7 +171,7 @@ class KeptState:
                     values[key] = result
         kept = {path for metric in self.metrics for path in metric.state}
         now = self.read_state(kept)
-        if any(not are_equal(now[key], state[key]) for key in now):
+        if any(not have_same_bits(now[key], state[key]) for key in now):
             self.restore_state(state)
 
     def collect_taps(

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.fault import Fault
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_equal, widen
+from distbench.worker.state.values import have_same_bits, widen
 from distbench.worker.stepping.injected import FaultySteps
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class LeftOut:
     def _is_kept(self, before: State, after: State) -> bool:
         """Whether the model has the same bits."""
         keys = [key for key in before if key[0] in self._model]
-        return all(are_equal(before[key], after[key]) for key in keys)
+        return all(have_same_bits(before[key], after[key]) for key in keys)
 
     @property
     def _model(self) -> set[str]:
