@@ -19,7 +19,9 @@ class Fed:
         replays: The update, by the phase where observed values were put in:
             `reduced_gradient` gives the applied gradient, slots, variables and
             iterations that follow from each replica's observed reduced gradient;
-            `applied_gradient` gives what follows from the applied one.
+            `applied_gradient` gives what follows from the applied one, if that is not
+            what follows; `local_gradient` what would follow from each replica's own,
+            if the state is not.
         repeated: The update applied 2, 3, … `times` (a note of each) in one step to
             each replica's observed reduced gradient, to all state or, with the slots
             put back in between, to the variables alone. Empty where the state is what
@@ -118,6 +120,24 @@ class Fed:
             is_single = other.default is None
             others[other.name] = next(iter(found), None) if is_single else found
         return cls(replays=replays, **others)
+
+    @property
+    def traces(self) -> dict[str, tuple[Trace, ...]]:
+        """By field but `replays`, what `gather` finds."""
+        found = {o.name: getattr(self, o.name) for o in _list_others(type(self))}
+        return {
+            name: held if isinstance(held, tuple) else () if held is None else (held,)
+            for name, held in found.items()
+        }
+
+    def join(self, *others: Fed) -> Fed:
+        """Put together what was fed in several ways; single traces are those of one."""
+        every = (self, *others)
+        replays = {p: trace for fed in every for p, trace in fed.replays.items()}
+        return self.gather(
+            replays,
+            lambda name: tuple(trace for fed in every for trace in fed.traces[name]),
+        )
 
     def change_traces(self, change: Callable[[Trace], Trace]) -> Fed:
         """Return a copy whose traces went through `change`."""

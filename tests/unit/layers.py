@@ -155,6 +155,7 @@ ALLOWED: dict[str, set[str]] = {
         "evidence",
         "examples",
         "fault",
+        "fed",
         "scenario",
         "trace",
         "trace.naming",

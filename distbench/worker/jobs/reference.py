@@ -9,6 +9,7 @@ from typing import Any
 
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
+from distbench.fed import Fed
 from distbench.scenario import scenario_from_json
 from distbench.trace import Phase, Trace
 from distbench.trace.files import read_trace, write_trace
@@ -204,60 +205,50 @@ class ReferenceJobs:
         folder = Path(payload["folder"])
         observed, recorded = read_both(payload, tier)
         followed = follow(feeder, tier, observed)
-        for phase, trace in followed.fed.items():
-            write_trace(trace, folder, f"replay-{tier}-{phase}")
         is_explained = followed.is_explained
         summed = try_sums(feeder, tier, recorded, observed, is_explained=is_explained)
         led, moved = _move_led(feeder, tier, recorded, observed, followed, summed)
+        replays = followed.fed.replays
         traced: tuple[Trace, ...] = ()
         recounted: tuple[Trace, ...] = ()
         if not is_explained:
             traced = trace_for_each(feeder, tier, observed)
-            once = followed.fed["reduced_gradient"]
+            once = replays["reduced_gradient"]
             recounted = count_replicas_again(feeder, tier, observed, once)
         reruns: tuple[Trace, ...] = ()
         if _asks_for_reruns(reference, tier, payload) and (
             payload.get("rerun") or has_near(observed, recorded)
         ):
             reruns = rerun_shards(reference, tier)
-        written: dict[str, Any] = {
-            "replays": list(followed.fed),
-            "undetermined": led,
-            "kept": summed.by_hand.kept,
-            "steered": summed.by_hand.steered,
-        }
-        traces: dict[str, Sequence[Trace | None]] = {
-            "repeated": followed.repeated,
-            "decayed": (*followed.decayed, *summed.decayed),
-            "counted": followed.counted,
-            "traced": traced,
-            "recounted": recounted,
-            "overwritten": (*followed.overwritten, *summed.overwritten),
-            "turns": [followed.turns],
-            "apart": [
-                change_apart(
-                    feeder, tier, recorded, observed, is_explained=is_explained
-                )
-            ],
-            "sums": summed.tried,
-            "again": [summed.again],
-            "due": [summed.due],
-            "mean": [summed.mean],
+        others = Fed(
+            traced=traced,
+            recounted=recounted,
+            apart=change_apart(
+                feeder, tier, recorded, observed, is_explained=is_explained
+            ),
+            resumed=feeder.resume_shards(tier, observed),
+            formed=feed_formed(feeder, tier, recorded, observed, replays),
+            held=hold_state(reference, tier, observed, recorded),
+        )
+        for phase, trace in replays.items():
+            write_trace(trace, folder, f"replay-{tier}-{phase}")
+        traces = {
+            **followed.fed.join(summed.fed, others).traces,
             "moved": moved,
-            "op_by_op": [followed.op_by_op],
-            "resumed": [feeder.resume_shards(tier, observed)],
-            "formed": feed_formed(feeder, tier, recorded, observed, followed.fed),
             "reruns": reruns,
             "earlier": rerun_earlier(reference, tier, observed, recorded),
-            "held": [hold_state(reference, tier, observed, recorded)],
             "terms": split_loss(feeder, tier, observed, recorded),
         }
         for name, found in traces.items():
-            known = [trace for trace in found if trace is not None]
-            for number, trace in enumerate(known):
+            for number, trace in enumerate(found):
                 write_trace(trace, folder, f"{name}-{tier}-{number}")
-            written[name] = len(known)
-        return written
+        return {
+            "replays": list(replays),
+            "undetermined": led,
+            "kept": summed.by_hand.kept,
+            "steered": summed.by_hand.steered,
+            **{name: len(found) for name, found in traces.items()},
+        }
 
 
 def _move_led(
@@ -275,9 +266,9 @@ def _move_led(
     """
     undetermined: Sequence[str] = ()
     if not followed.is_explained:
-        reduced = followed.fed["reduced_gradient"]
+        reduced = followed.fed.replays["reduced_gradient"]
         undetermined = find_undetermined(feeder, tier, recorded, observed, reduced)
-    if summed.due is not None:
+    if summed.fed.due is not None:
         # Of what no optimizer was given, the sum by hand tells.
         unsummed = find_unsummed(recorded, observed)
         undetermined = [path for path in undetermined if path not in unsummed]

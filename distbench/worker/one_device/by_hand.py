@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 
 from distbench.evidence import Tier
+from distbench.fed import Fed
 from distbench.trace import (
     STATE,
     SUMMED,
@@ -52,27 +53,15 @@ class Summed:
     """What sums that a program may make by hand would lead to.
 
     Attributes:
-        due: The state after the right sum, as that of replica 0; None where the sum
-            was seen.
-        mean: That after the mean.
-        tried: That after each other way to sum; the notes say which it was. Empty where
-            the right one leads to what the cluster has.
-        again: That after the right sum, if what is reduced once more after it counted
-            N times; None where nothing is, or where no other sum was tried.
-        decayed: That after the right sum, of variables that are N times as large.
+        fed: What was fed: `sums` is empty where the right one leads to what the
+            cluster has.
         by_hand: Variables of the model by what leads them.
         undetermined: State of which `due` does not tell what it has to be.
-        overwritten: That after sums in which not all replicas' slices of a row count.
     """
 
-    due: Trace | None = None
-    mean: Trace | None = None
-    tried: tuple[Trace, ...] = ()
-    again: Trace | None = None
-    decayed: tuple[Trace, ...] = ()
+    fed: Fed = field(default_factory=Fed)
     by_hand: StateByHand = field(default_factory=StateByHand)
     undetermined: tuple[str, ...] = ()
-    overwritten: tuple[Trace, ...] = ()
 
 
 def try_sums(
@@ -117,7 +106,7 @@ def try_sums(
         kept = by_hand.kept
         mean = None if is_seen else feed_way(average)
         if is_due:
-            return Summed(due=due, mean=mean, by_hand=by_hand)
+            return Summed(fed=Fed(due=due, mean=mean), by_hand=by_hand)
         undetermined: tuple[str, ...] = ()
         if not is_seen:
             undetermined = find_undetermined(
@@ -140,18 +129,17 @@ def try_sums(
                 times=observed.replicas,
                 kept=kept,
             )
-            return Summed(
+            found = Fed(
                 due=None if is_seen else due,
                 mean=mean,
-                tried=tuple(tried),
+                sums=tuple(tried),
                 decayed=decayed,
                 overwritten=overwrite_rows(
                     feeder, tier, join_rows(observed, fed), "local_gradient"
                 ),
                 again=_reduce_again(feeder, tier, fed, right, observed.replicas),
-                by_hand=by_hand,
-                undetermined=undetermined,
             )
+            return Summed(fed=found, by_hand=by_hand, undetermined=undetermined)
     return Summed()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from distbench.evidence import Tier
+from distbench.fed import Fed
 from distbench.trace import UPDATED, Phase, SparseRows, Trace, Values
 from distbench.worker.one_device.decayed import decay_again
 from distbench.worker.one_device.feeder import Feeder
@@ -27,36 +28,15 @@ _MOST_TIMES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """What follows from the observed gradients.
+    """What follows from the observed gradients, if its state does.
 
     Attributes:
-        fed: By the phase where values were fed: what follows from each replica's
-            observed reduced gradient; where the applied gradient is not what follows,
-            also what follows from that; where the state is not, what would follow from
-            each replica's local gradient.
+        fed: The replays, and where the state is not what follows, what else was fed.
         is_explained: Whether the state is what follows from the reduced gradients.
-        op_by_op: What follows from the reduced gradients where no op is joined with
-            another, if XLA may have done so and the state is not what follows.
-        repeated: The update applied several times in one step; empty where the state
-            is what follows from applying it once.
-        decayed: The update of variables that are N times as large, where something
-            decays and the state is not what follows.
-        counted: The update where the counter of steps is at other numbers, if it is led
-            by that and the state is not what follows.
-        overwritten: The update where not all slices of a row count, if some row has
-            several and the state is not what follows.
-        turns: The update with one replica's gradient after the other, where all
-            replicas share their variables and the state is not what follows.
     """
 
-    fed: Mapping[Phase, Trace] = field(default_factory=dict)
+    fed: Fed = field(default_factory=Fed)
     is_explained: bool = True
-    op_by_op: Trace | None = None
-    repeated: tuple[Trace, ...] = ()
-    decayed: tuple[Trace, ...] = ()
-    counted: tuple[Trace, ...] = ()
-    overwritten: tuple[Trace, ...] = ()
-    turns: Trace | None = None
 
 
 def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
@@ -67,23 +47,22 @@ def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
     if not feeder.takes(tier):
         return Followed()
     reduced = feeder.feed(tier, observed, "reduced_gradient")
-    fed: dict[Phase, Trace] = {"reduced_gradient": reduced}
+    replays: dict[Phase, Trace] = {"reduced_gradient": reduced}
     if _applies_another(observed, reduced):
-        fed["applied_gradient"] = feeder.feed(tier, observed, "applied_gradient")
+        replays["applied_gradient"] = feeder.feed(tier, observed, "applied_gradient")
     if not differ(observed, reduced, UPDATED):
-        return Followed(fed=fed)
+        return Followed(fed=Fed(replays=replays))
     # A rule may refuse what no replica would hand it; then nothing is learnt.
     with suppress(SubjectError):
-        fed["local_gradient"] = feeder.feed(
+        replays["local_gradient"] = feeder.feed(
             tier, observed, "reduced_gradient", source="local_gradient"
         )
     op_by_op = None
     if feeder.reference.scenario.jit:
         with run_op_by_op():
             op_by_op = feeder.feed(tier, observed, "reduced_gradient")
-    return Followed(
-        fed=fed,
-        is_explained=False,
+    fed = Fed(
+        replays=replays,
         op_by_op=op_by_op,
         repeated=tuple(_repeat(feeder, tier, observed)),
         decayed=decay_again(
@@ -93,6 +72,7 @@ def follow(feeder: Feeder, tier: Tier, observed: Trace) -> Followed:
         overwritten=overwrite_rows(feeder, tier, observed),
         turns=feeder.take_turns(tier, observed) if _is_shared(observed) else None,
     )
+    return Followed(fed=fed, is_explained=False)
 
 
 def _applies_another(observed: Trace, reduced: Trace) -> bool:
