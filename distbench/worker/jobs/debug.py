@@ -26,7 +26,7 @@ class DebugJob:
 
     def debug(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the steps; answers how often it stopped, and what came by."""
-        session, trained, sizes = self._training.prepared
+        session = self._training.prepared.session
         stop = stop_from_json(payload["stop"])
         tier: Tier = payload["tiers"][0]
         reference = read_reference(payload, tier)
@@ -39,8 +39,7 @@ class DebugJob:
                 session.write_state(select_state(reference, tier, step))
                 debugger.step = step
                 values: dict[TraceKey, Value] = {}
-                by = faulty.find(step) or trained
-                self._training.run_step(session, by, step, sizes, values)
+                self._training.run_step(step, values, faulty.find(step))
                 for key, value in values.items():
                     if key.phase in STATE:
                         debugger.look(key, value)

@@ -61,7 +61,7 @@ class FlightJobs:
 
     def fly(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the rounds on the cluster; writes the trace `flown`."""
-        session, _, _ = self._training.prepared
+        session = self._training.prepared.session
         scenario = scenario_from_json(payload["scenario"])
         folder = Path(payload["folder"])
         starts = read_trace(folder, "starts")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +30,39 @@ from distbench.worker.taps.given import (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A subject that is built on the cluster, with its first step traced.
+
+    Attributes:
+        session: The subject.
+        seed: Of what its steps draw from global generators.
+        trained: Its traced step.
+        sizes: The shards.
+        notes: What is known of the trace.
+        carried: Paths of state that the step only carries on.
+    """
+
+    session: Session
+    seed: int
+    trained: Step
+    sizes: Sizes
+    notes: Mapping[str, object]
+    carried: tuple[str, ...]
+
+
 class TrainingJobs:
     """Jobs of a task that trains."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._seed = 0
         self._session: Session | None = None
-        self._prepared: tuple[Session, Step, Sizes] | None = None
-        self._traced: Mapping[str, object] = {}
-        self._carried: tuple[str, ...] = ()
+        self._prepared: Prepared | None = None
         self._spoilt: dict[int, list[int]] = {}
 
     @property
-    def prepared(self) -> tuple[Session, Step, Sizes]:
-        """The subject, its traced step and the shards."""
+    def prepared(self) -> Prepared:
+        """What the job of that name left."""
         if self._prepared is None:
             raise RuntimeError("a step was asked for before prepare")
         return self._prepared
@@ -60,7 +78,6 @@ class TrainingJobs:
     def prepare(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Build the subject on the cluster and trace its first step."""
         scenario = scenario_from_json(payload["scenario"])
-        self._seed = scenario.seed
         session = self._session or self._task.make_session(payload, scenario)
         self._task.take_data(session, payload, scenario)
         with session.guard("data"):
@@ -81,19 +98,24 @@ class TrainingJobs:
         trained = session.make_step()
         with trace_apart(scenario.seed, session.first_replica):
             graph = session.prepare(trained, shards)
-        self._traced = note_traced(session, graph)
-        self._carried = list_carried(graph, session.table)
+        self._prepared = Prepared(
+            session=session,
+            seed=scenario.seed,
+            trained=trained,
+            sizes=sizes,
+            notes=note_traced(session, graph),
+            carried=list_carried(graph, session.table),
+        )
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
-            self.run_step(session, trained, step, sizes, {})
+            self.run_step(step, {})
         if late:
             _restore(session, payload)
-        self._prepared = session, trained, sizes
         return {}
 
     def train(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the scenario on the cluster; writes this task's part of the traces."""
-        session, trained, sizes = self.prepared
+        session, sizes = self.prepared.session, self.prepared.sizes
         scenario = scenario_from_json(payload["scenario"])
         folder = Path(payload["folder"])
         if list(sizes.first) != payload["shards"]:
@@ -132,35 +154,31 @@ class TrainingJobs:
                     if corrected := payload.get("corrected"):
                         session.board.fed = select_gradients(reference, corrected, step)
                         session.board.set_feeds()
-                    by = faulty.find(step) or trained
-                    self.run_step(session, by, step, sizes, values)
+                    self.run_step(step, values, faulty.find(step))
             except BaseException:
                 # The steps before may tell why it failed, unless the disk is full.
                 with contextlib.suppress(OSError):
-                    trace = self._make_trace(session, sizes, values)
-                    write_trace(trace, folder, name)
+                    write_trace(self._make_trace(values), folder, name)
                 raise
-            trace = self._make_trace(session, sizes, values)
-            write_trace(trace, folder, name)
+            write_trace(self._make_trace(values), folder, name)
         return {}
 
     def take_names(self, payload: Mapping[str, Any]) -> None:
         """Call variables by the names that they have on one device."""
-        session, _, _ = self.prepared
+        session = self.prepared.session
         first = read_reference(payload, payload["tiers"][0])
         session.table.rename(pair_names(session.variables, first.variables))
 
     def save(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Train on the cluster and save what came of it, for another to restore."""
-        session, trained, sizes = self.prepared
+        session = self.prepared.session
         folder = Path(payload["folder"])
         for step in range(scenario_from_json(payload["scenario"]).steps):
             self._task.report_progress(step=step, phase="before the restore")
-            self.run_step(session, trained, step, sizes, {})
+            self.run_step(step, {})
         values = session.make_values()
         session.collect_state(INITIAL, session.read_state(), values)
-        trace = self._make_trace(session, sizes, values)
-        write_trace(trace, folder, f"saved-{self._task.name}")
+        write_trace(self._make_trace(values), folder, f"saved-{self._task.name}")
         # All tasks write, since some variables are read over all of them, but only the
         # first one's is kept.
         is_first = self._task.name == payload["tasks"][0]
@@ -169,20 +187,15 @@ class TrainingJobs:
             session.program.make_checkpoint().write(str(folder / name))
         return {}
 
-    def run_step(
-        self,
-        session: Session,
-        trained: Step,
-        step: int,
-        sizes: Sizes,
-        values: Recorded,
-    ) -> None:
-        """Run one step; adds to `values` what it left."""
+    def run_step(self, step: int, values: Recorded, by: Step | None = None) -> None:
+        """Run one step, by the traced one or another; adds to `values` what it left."""
+        prepared, session = self.prepared, self.prepared.session
         with session.guard("data"):
             batch = session.program.data(step)
         session.begin_step(step)
-        with trace_apart(self._seed, session.first_replica):
-            session.run(trained, list(sizes.cut(step, batch)))
+        with trace_apart(prepared.seed, session.first_replica):
+            shards = list(prepared.sizes.cut(step, batch))
+            session.run(by or prepared.trained, shards)
         for replica in session.spoilt.take():
             self._spoilt.setdefault(replica, []).append(step)
         session.collect_taps(step, values)
@@ -190,18 +203,14 @@ class TrainingJobs:
         session.collect_state(step, state, values)
         session.collect_results(step, state, values)
 
-    def _make_trace(
-        self,
-        session: Session,
-        sizes: Sizes,
-        values: Recorded,
-    ) -> Trace:
+    def _make_trace(self, values: Recorded) -> Trace:
+        prepared, session = self.prepared, self.prepared.session
         return Trace(
             name=str(self._task.spec),
             replicas=self._task.spec.replicas,
-            shards=sizes.first,
+            shards=prepared.sizes.first,
             variables=tuple(
-                replace(info, is_carried=info.path in self._carried)
+                replace(info, is_carried=info.path in prepared.carried)
                 for info in session.variables
             ),
             values=values,
@@ -209,12 +218,12 @@ class TrainingJobs:
                 "micro_steps": session.board.seen.gradients.count(),
                 "begun": [session.begun.get(s, {}) for s in range(len(session.begun))],
                 "taken_by": [session.taken_by[s] for s in sorted(session.taken_by)],
-                **self._traced,
+                **prepared.notes,
                 **session.board.note_intermediates(),
                 **{f"spoilt-{r}": steps for r, steps in self._spoilt.items()},
             },
             metrics=session.metrics,
-            resized=sizes.resized,
+            resized=prepared.sizes.resized,
         )
 
 
