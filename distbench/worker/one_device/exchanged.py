@@ -39,7 +39,6 @@ def give_exchanged(
         return {}
     led_steps = FedSteps(session)
     found = {name: session.make_values() for name in batches}
-    session.program.turn_to(tier)
     try:
         whole_step = reference.keeping
         graph = whole_step.trace([reference.draw(0)])
@@ -48,7 +47,7 @@ def give_exchanged(
             with session.guard("step"):
                 if whole_step.trace([batch]) is not graph:
                     continue
-            session.restore_state(reference.starts[tier][step])
+            reference.restore_whole(tier, step)
             reference.run_whole(step, batch, whole_step)
             for name, steps in batches.items():
                 shards = steps[step] if step < len(steps) and name in found else {}

@@ -49,7 +49,6 @@ def hold_state(
     held = _list_held(reference, observed, recorded)
     if not held:
         return None
-    program.turn_to(tier)
     values = session.make_values()
     try:
         by = session.make_step()

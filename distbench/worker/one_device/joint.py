@@ -40,11 +40,10 @@ def start_jointly(
         goes on from its own. Empty where no loss or gradient follows own copies, where
         random numbers move with them, and where a program takes no shard.
     """
-    program, scenario = reference.session.program, reference.scenario
     kept = _list_kept(reference)
-    if not kept or tier == "exact" or reference.draws or scenario.injected:
+    is_open = reference.draws or reference.scenario.injected
+    if not kept or tier == "exact" or is_open:
         return {}
-    program.turn_to(tier)
     found = {JOINT: _run(reference, tier, batches[JOINT], kept)}
     if not _is_other(found[JOINT], recorded):
         return {}

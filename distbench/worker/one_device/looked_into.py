@@ -42,7 +42,7 @@ def look_inside(
         with session.board.set_aside():
             by = session.make_step(any_size=reference.shard_step.any_size)
             led = FedSteps(session)
-            session.restore_state(reference.starts[tier][0])
+            reference.restore_whole(tier, 0)
             reference.run_whole(0, batch, by)
             session.collect_taps(0, values, replica=WHOLE, phases=COMPUTED)
             for replica, shard in enumerate(reference.sizes.cut(0, batch)):

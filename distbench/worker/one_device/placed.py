@@ -47,7 +47,7 @@ def find_placed(
         return None
     by = session.make_step()
     try:
-        session.restore_state(reference.starts[tier][0])
+        reference.restore_whole(tier, 0)
         reference.run_whole(0, batch, reference.keeping)
         with session.guard("step"), reference.exchanged.give():
             by.trace([batch])

@@ -92,7 +92,7 @@ class Rearranged:
         batch: Any = take_examples(self.batch, order)
         values = reference.session.make_values()
         if replica == WHOLE:
-            reference.session.restore_state(reference.starts[self.tier][step])
+            reference.restore_whole(self.tier, step)
         else:
             reference.restore_shard(self.tier, step, replica)
         if move:

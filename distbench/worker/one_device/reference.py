@@ -323,6 +323,11 @@ class Reference:
         """Whether replicas have state for themselves."""
         return bool(self._own)
 
+    def restore_whole(self, tier: Tier, step: int) -> None:
+        """Set the state from which the global batch starts a step of a tier."""
+        self.session.program.turn_to(tier)
+        self.session.restore_state(self.starts[tier][step])
+
     def restore_shard(
         self, tier: Tier, step: int, replica: int, joint: Collection[str] = ()
     ) -> None:
@@ -340,6 +345,7 @@ class Reference:
         """
         found = self._own_starts[tier][step][replica]
         own = {key: value for key, value in found.items() if key[0] not in joint}
+        self.session.program.turn_to(tier)
         self.session.restore_state({**self.starts[tier][step], **own})
 
     def _put_away_own(self, state: State) -> State:
