@@ -7,7 +7,7 @@ import pytest
 
 from distbench.compare.values import densify
 from distbench.trace import SparseRows, Value
-from distbench.worker.state.form import move_sums, take_form
+from distbench.worker.one_device.form import move_sums, take_form
 
 ROWS = 5
 

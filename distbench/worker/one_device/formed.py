@@ -15,8 +15,8 @@ import numpy as np
 from distbench.evidence import Tier
 from distbench.trace import SUMMED, WHOLE, Phase, Trace, TraceKey, Value
 from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.form import move_sums, take_form
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.form import move_sums, take_form
 
 
 def feed_formed(

@@ -11,10 +11,10 @@ from distbench.errors import BadInputError
 from distbench.fault import Fault
 from distbench.trace import INITIAL, WHOLE, Trace, Value
 from distbench.trace.dtypes import is_floating
+from distbench.worker.one_device.left_out import LeftOut
 from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import have_same_bits, widen
-from distbench.worker.subjects.left_out import LeftOut
 
 
 def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:

@@ -25,6 +25,7 @@ from distbench.trace.naming import pair_names
 from distbench.trace.shards import recut_shards
 from distbench.worker.one_device.fed import FedSteps
 from distbench.worker.one_device.handed import Handed
+from distbench.worker.one_device.left_out import LeftOut
 from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
 from distbench.worker.process.failures import SubjectError
@@ -34,7 +35,6 @@ from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import digest_batch
-from distbench.worker.subjects.left_out import LeftOut
 from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import draws_on, find_draws, find_seeds
