@@ -9,7 +9,7 @@ from typing import Any
 from distbench.trace import SparseRows
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
-from distbench.worker.taps.feeds import Fed, Place
+from distbench.worker.taps.feeds import ByPlace, Place
 
 
 class FedSteps:
@@ -27,7 +27,7 @@ class FedSteps:
         self._steps: dict[frozenset[tuple[Place, bool]], Step] = {}
 
     @contextmanager
-    def feed(self, fed: Fed, batch: Any) -> Iterator[Step]:
+    def feed(self, fed: ByPlace, batch: Any) -> Iterator[Step]:
         """Inside, a step takes these values.
 
         Args:

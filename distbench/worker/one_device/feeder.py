@@ -20,7 +20,7 @@ from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.python_numbers import read_numbers, write_number
 from distbench.worker.state.values import make_alike
 from distbench.worker.taps.collect import State, put_back
-from distbench.worker.taps.feeds import Fed
+from distbench.worker.taps.feeds import ByPlace
 from distbench.worker.taps.given import select_gradients
 
 Start = Callable[[int, State], State]
@@ -121,7 +121,7 @@ class Feeder:
             if change is not None:
                 batch = change(batch)
             for replica in range(given.replicas):
-                fed: Fed = {
+                fed: ByPlace = {
                     (key.call, phase, key.variable): make_alike(
                         value, given.get(replace(key, phase=phase))
                     )
@@ -207,7 +207,7 @@ class Feeder:
         return found
 
     @contextmanager
-    def _run_fed(self, fed: Fed, batch: Any) -> Iterator[Callable[[], None]]:
+    def _run_fed(self, fed: ByPlace, batch: Any) -> Iterator[Callable[[], None]]:
         """Inside, what it yields runs a step with these values."""
         session = self.reference.session
         session.program.replicas = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from distbench.trace import WHOLE, Phase, TraceKey, Value
-from distbench.worker.taps.feeds import Fed
+from distbench.worker.taps.feeds import ByPlace
 
 _PHASE: Phase = "reduced_gradient"
 
@@ -22,7 +22,7 @@ class Handed:
     """
 
     def __init__(self) -> None:
-        self._steps: list[Fed] = []
+        self._steps: list[ByPlace] = []
         self._is_often = False
         self.leads_own = False
         """Whether shards of any step leave state that a replica has for itself."""
@@ -38,7 +38,7 @@ class Handed:
         self._is_often = self._is_often or is_often
         self._steps[step:] = [found if is_often or self.leads_own else {}]
 
-    def __getitem__(self, step: int) -> Fed:
+    def __getitem__(self, step: int) -> ByPlace:
         return self._steps[step]
 
     @property

@@ -12,7 +12,7 @@ from distbench.worker.families import name_family
 from distbench.worker.process.failures import blame_subject
 from distbench.worker.stepping.program import METHODS, Program, name_subject
 from distbench.worker.subjects.arguments import check_factory
-from distbench.worker.subjects.feeds import list_feeds
+from distbench.worker.subjects.data_methods import list_data_methods
 from distbench.worker.subjects.fit_steps import name_keras
 from distbench.worker.subjects.keras_data import find_data
 from distbench.worker.subjects.keras_model import KerasModelProgram
@@ -33,7 +33,7 @@ def recognise_subject(subject: Any) -> Kind:
     """
     has = [name for name in METHODS if callable(getattr(subject, name, None))]
     if len(has) == len(METHODS):
-        feeds = list_feeds(subject)
+        feeds = list_data_methods(subject)
         if feeds:
             return "program" if feeds[0] == "data" else "pipeline"
         raise BadInputError(

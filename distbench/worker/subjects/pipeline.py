@@ -22,8 +22,8 @@ import tensorflow as tf
 from distbench.errors import BadInputError
 from distbench.trace.archive import read_arrays, write_arrays
 from distbench.worker.stepping.program import count_batch, make_arrays
+from distbench.worker.subjects.data_methods import list_data_methods
 from distbench.worker.subjects.digests import Digests
-from distbench.worker.subjects.feeds import list_feeds
 from distbench.worker.subjects.unsharded import leave_unsharded
 
 _MOST_BATCHES = 512
@@ -324,13 +324,13 @@ def iterate(subject: Any, strategy: tf.distribute.Strategy) -> Iterator[Any]:
     if not is_single:
         return iter(_distribute(subject, strategy))
     with leave_unsharded():
-        if "dataset_fn" in list_feeds(subject):
+        if "dataset_fn" in list_data_methods(subject):
             return iter(_make_from_function(subject, tf.distribute.InputContext()))
         return iter(_make_dataset(subject))
 
 
 def _distribute(subject: Any, strategy: tf.distribute.Strategy) -> Any:
-    if "dataset_fn" in list_feeds(subject):
+    if "dataset_fn" in list_data_methods(subject):
         return strategy.distribute_datasets_from_function(
             partial(_make_from_function, subject)
         )

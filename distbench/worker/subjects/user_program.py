@@ -19,7 +19,7 @@ from distbench.worker.stepping.program import Program, name_subject
 from distbench.worker.subjects.arguments import check_arguments
 from distbench.worker.subjects.batches import Batches
 from distbench.worker.subjects.between import Between
-from distbench.worker.subjects.feeds import list_feeds
+from distbench.worker.subjects.data_methods import list_data_methods
 from distbench.worker.subjects.unsharded import number_worker
 
 
@@ -144,7 +144,7 @@ class UserProgram(Program):
 
     def unread_feeds(self) -> Sequence[str]:
         """All but the first that the user's program has."""
-        return list_feeds(self._subject)[1:]
+        return list_data_methods(self._subject)[1:]
 
     def root(self) -> Any:
         """The user's program."""

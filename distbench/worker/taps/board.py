@@ -18,7 +18,7 @@ from distbench.trace import Phase, SparseRows, Value
 from distbench.trace.intermediates import INTERMEDIATES, made_to_json, name_given
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.backwards import Writes
-from distbench.worker.taps.feeds import Dtypes, Fed, Feeds, Place
+from distbench.worker.taps.feeds import ByPlace, Dtypes, Feeds, Place
 from distbench.worker.taps.intermediates import Intermediates
 from distbench.worker.taps.reach import is_in_reach
 from distbench.worker.taps.sinks import (
@@ -78,7 +78,7 @@ class TapBoard(TracedStep):
         self._shapes: dict[TapPoint, tuple[int, ...]] = {}
         self._feeds = Feeds(device)
         self.find_shape: Callable[[str], tuple[int, ...]] = lambda _: ()
-        self.fed: Fed = {}
+        self.fed: ByPlace = {}
         self.watch: Callable[[TapPoint, Any], None] = _look_away
         self.corruption: Corruption | None = None
         self.term: int | None = None
@@ -260,7 +260,7 @@ class TapBoard(TracedStep):
         return self._feeds.read(place, given, value.dtype)
 
     @contextmanager
-    def feed(self, fed: Fed) -> Iterator[None]:
+    def feed(self, fed: ByPlace) -> Iterator[None]:
         """Inside, this replaces what flows past in steps that are traced."""
         self.fed = fed
         try:

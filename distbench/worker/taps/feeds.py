@@ -20,8 +20,8 @@ Dtypes = tuple[tf.DType, ...]
 
 One trace may have slices where another has none, and each has variables of its own.
 """
-Fed = dict[Place, Value]
-"""What to put in the place of what flows past."""
+ByPlace = dict[Place, Value]
+"""What to put in the places of what flows past."""
 
 
 class Feeds:
@@ -55,7 +55,7 @@ class Feeds:
         indices = tf.ensure_shape(feeds[0].read_value(), [None])
         return tf.IndexedSlices(rows, indices, shape)
 
-    def write(self, fed: Fed) -> None:
+    def write(self, fed: ByPlace) -> None:
         """Have the next step take these values.
 
         Feeds of other traces may be for updates that this step does not make, or for

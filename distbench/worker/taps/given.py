@@ -13,10 +13,12 @@ from distbench.worker.state.values import are_near
 
 if TYPE_CHECKING:  # which import TensorFlow
     from distbench.worker.taps.collect import State
-    from distbench.worker.taps.feeds import Fed
+    from distbench.worker.taps.feeds import ByPlace
 
 
-def select_gradients(trace: Trace, phase: Any, step: int, replica: int = WHOLE) -> Fed:
+def select_gradients(
+    trace: Trace, phase: Any, step: int, replica: int = WHOLE
+) -> ByPlace:
     """What a phase of a step holds, by where it is fed: on one device, or a replica."""
     return {
         (key.call, key.phase, key.variable): value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distbench.worker.subjects.feeds import list_feeds
+from distbench.worker.subjects.data_methods import list_data_methods
 
 
 class _Both:
@@ -36,4 +36,4 @@ class _Nothing(_NoData):
 def test_the_first_that_can_be_called_feeds_a_program(
     program: object, feeds: tuple[str, ...]
 ) -> None:
-    assert list_feeds(program) == feeds
+    assert list_data_methods(program) == feeds

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-FEEDS = ("data", "dataset_fn", "dataset")
+_METHODS = ("data", "dataset_fn", "dataset")
 """Methods of a program, in the order in which they are looked for."""
 
 
-def list_feeds(subject: Any) -> tuple[str, ...]:
+def list_data_methods(subject: Any) -> tuple[str, ...]:
     """Those that a program has; the first feeds it.
 
     One that a class sets to None, in the place of what it inherits, is not there.
     """
-    return tuple(name for name in FEEDS if callable(getattr(subject, name, None)))
+    return tuple(name for name in _METHODS if callable(getattr(subject, name, None)))
