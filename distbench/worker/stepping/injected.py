@@ -165,7 +165,8 @@ class FaultyStep:
             raise BadInputError(
                 f"Fault '{self._here[0]}': no tape of '{self._session.program.name}' "
                 "gives a gradient of its variables, so none can be corrupted. "
-                "Expected a step that differentiates with tf.GradientTape."
+                "Expected a step that differentiates with tf.GradientTape, or in a "
+                "graph by tf.gradients."
             )
 
     def _keep_batches(self, shards: Sequence[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Lets gradient tapes tell which gradients they gave.
+"""Lets gradient tapes tell which gradients they gave, and `tf.gradients` as well.
 
 Users clip or reduce what a tape gave before they hand it over; what the replica itself
 computed is seen at the tape alone. A gradient of one example is no replica's, so nobody
@@ -8,9 +8,12 @@ is told of it.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops import gradients_impl, gradients_util
 
 from distbench.worker.process.intercept import Undo, hide_from_autograph
 from distbench.worker.state.variables import VariableTable
@@ -23,7 +26,7 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
     """Have every tape tell the board of the gradients of the table's variables.
 
     Returns:
-        A function that puts the method of the class back.
+        A function that puts back what tapes and graphs differentiate by.
     """
     elements = Elements()
 
@@ -64,12 +67,43 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
     see_all = elements.watch()
     hide_from_autograph(method)
     tf.GradientTape.gradient = method
+    gradients_impl.gradients_util = _stand_in(gradient)
 
     def restore() -> None:
+        gradients_impl.gradients_util = gradients_util
         tf.GradientTape.gradient = unwatched
         see_all()
 
     return restore
+
+
+def _stand_in(gradient: Callable[..., Any]) -> SimpleNamespace:
+    """What `tf.gradients`, of both versions, looks up in the place of its own module.
+
+    Functions and loops differentiate their bodies by that module too, which are no
+    gradients of a replica: they are left alone.
+
+    Args:
+        gradient: Called as in the place of a tape's method, which it gets first.
+    """
+
+    def differentiate(ys: Any, xs: Any, grad_ys: Any = None, *a: Any, **k: Any) -> Any:
+        def original(target: Any, sources: Any, output_gradients: Any = None) -> Any:
+            return gradients_util._GradientsHelper(
+                target, sources, output_gradients, *a, **k
+            )
+
+        target = _take_only(ys)
+        return gradient(original, target, xs, output_gradients=_take_only(grad_ys))
+
+    names = {n: v for n, v in vars(gradients_util).items() if not n.startswith("__")}
+    return SimpleNamespace(**{**names, "_GradientsHelper": differentiate})
+
+
+def _take_only(values: Any) -> Any:
+    """The only one of a list, which a graph takes for it."""
+    is_list = isinstance(values, (list, tuple)) and len(values) == 1
+    return values[0] if is_list else values
 
 
 def _differentiate(
