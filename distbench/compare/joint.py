@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distbench.compare.joined import list_ways
 from distbench.compare.leading import is_trained
-from distbench.compare.led import list_ways
 from distbench.compare.led_shards import collect_led
 from distbench.compare.measure import Margin
 from distbench.compare.nature import find_nature

@@ -16,13 +16,9 @@ from typing import cast
 
 import numpy as np
 
+from distbench.compare.joined import list_ways
 from distbench.compare.leading import is_trained
-from distbench.compare.led_shards import (
-    Led,
-    collect_led,
-    is_read_first,
-    weigh_by_size,
-)
+from distbench.compare.led_shards import Led, collect_led, is_read_first
 from distbench.compare.measure import Margin
 from distbench.compare.noise import Noise
 from distbench.compare.pair import GLOBAL, Pair
@@ -208,27 +204,3 @@ def _pair_led(
             dtype=dtype,
             base=led.before,
         )
-
-
-def list_ways(evidence: Evidence, led: Led) -> list[Array]:
-    """How copies may join the shards' changes: weighed by size, averaged, added up.
-
-    With its examples twice a shard adds twice as much to a count, and as much to a
-    mean. Where that makes up what one device has of the whole batch, counts have to be
-    added up and means to be averaged; else nobody tells.
-    """
-    by_size = weigh_by_size(evidence, led)
-    evenly = [1 / len(led.shards)] * len(led.shards)
-    whole = evidence.reference.get(led.key)
-    if led.doubles and whole is not None:
-        counts = led.list_counts()
-        ways = [led.join(counts, weights) for weights in (by_size, evenly)]
-        if led.is_near(densify(whole), ways[0]):
-            return ways
-    nothing = [0 * shard for shard in led.shards]
-    changes = [shard - led.before for shard in led.shards]
-    return [
-        led.join(nothing, by_size),
-        led.join(nothing, evenly),
-        led.join(changes, evenly),
-    ]

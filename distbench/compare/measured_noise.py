@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff, predict_spread
+from distbench.compare.joined import find_alike
+from distbench.compare.leading import is_trained
 from distbench.compare.likeness import find_half
 from distbench.compare.noise import Limits, Noise, Place, Whole
 from distbench.compare.ratio import fit_ratio
@@ -71,6 +73,7 @@ def measure_noise(evidence: Evidence) -> Noise:
     for twin in evidence.twins:
         permuted = bool(twin.notes.get("permuted", False))
         _compare_twin(evidence, twin, samples[permuted], wholes)
+    _compare_joined(evidence, samples[False], wholes)
     limits = _limit_places(samples[False])
     ordered = bool(samples[False]) and _depends_on_order(samples[True], limits)
     if not ordered and not _is_reduced_by_order(samples[True], limits):
@@ -234,6 +237,25 @@ def _compare_twin(
         if expected.shape != seen.shape or not math.isfinite(whole.norm):
             continue
         _add_sample(samples, key, base, expected, seen, size)
+
+
+def _compare_joined(
+    evidence: Evidence, samples: Samples, wholes: Mapping[TraceKey, Whole]
+) -> None:
+    """What the examples lead, made of shards: what is left to the whole is rounding.
+
+    Twins repeat what is added and taken away again, and shards do not; see `joined`.
+    """
+    shared = {v.path for v in evidence.reference.variables if v.synchronised}
+    for key, whole in wholes.items():
+        if key.phase != "variable" or key.variable not in shared:
+            continue
+        if is_trained(evidence, key.variable):
+            continue
+        joined = find_alike(evidence, key)
+        if joined is not None:
+            value = evidence.reference.values[key]
+            _add_sample(samples, key, value, densify(value), joined, whole.size)
 
 
 def _add_sample(

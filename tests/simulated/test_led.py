@@ -347,3 +347,26 @@ def test_own_copies_are_led_where_the_first_is_what_is_read(is_read: bool) -> No
     told = [(f.code, f.variables, f.replicas) for f in judgement.findings]
     due = [("statistics-not-synchronized", ("moving",), (0,))]
     assert told == (due if is_read else [])
+
+
+@pytest.mark.parametrize(("off", "is_right"), [(2e-5, True), (2e-3, False)])
+def test_what_shards_and_the_whole_are_apart_by_is_rounding_if_it_is_little(
+    off: float, is_right: bool
+) -> None:
+    """As of what is added and taken away again, which no twin shows."""
+    evidence = make_run(BY_SIZE, known=True)
+
+    def move(trace: Trace, replicas: tuple[int, ...]) -> Trace:
+        values = dict(trace.values)
+        for key, value in trace.values.items():
+            if key.variable == "moving" and key.step >= 0 and key.replica in replicas:
+                values[key] = np.asarray(value * np.float32(1 + off))
+        return replace(trace, values=values)
+
+    moved = replace(
+        evidence,
+        observed=move(evidence.observed, ALL),
+        reference=move(evidence.reference, ALL),
+    )
+    assert judge(evidence).status is Status.PASS
+    assert (judge(moved).status is Status.PASS) is is_right
