@@ -163,14 +163,6 @@ def test_one_ulp_of_the_update_is_caught_where_sums_round():
     assert judgement.findings[0].variable == BIAS
 
 
-def test_the_exact_tier_needs_its_proof():
-    evidence = observe(tier="exact")
-    unproved = replace(evidence, reference=replace(evidence.reference, notes={}))
-    judgement = judge(unproved)
-    assert judgement.status is Status.UNDECIDABLE
-    assert "proved" in judgement.message
-
-
 def observe_nothing() -> Evidence:
     """No gradient is anything but 0."""
     fault = Fault(local=lambda g, r, step: {k: scale(v, 0.0) for k, v in g.items()})
