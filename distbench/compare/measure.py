@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,7 +57,6 @@ class Measure:
         error_over_bound: Over all tests (elements, ratio, sum): the largest quotient.
         ratio: Fitted ratio, or None.
         wrong: Whether any test failed.
-        by: The test with the largest quotient.
     """
 
     error: float = 0.0
@@ -65,15 +64,12 @@ class Measure:
     error_over_bound: float = 0.0
     ratio: float | None = None
     wrong: bool = False
-    by: str = field(default="bits")
 
 
 def measure_error(observed: Array, expected: Array, margin: Margin) -> Measure:
     """Test an observed value by its elements, its fitted ratio and its sum."""
     if observed.shape != expected.shape:
-        return Measure(
-            error=math.inf, error_over_bound=math.inf, wrong=True, by="shape"
-        )
+        return Measure(error=math.inf, error_over_bound=math.inf, wrong=True)
     if are_equal(observed, expected):
         return Measure(bound=margin.widest, ratio=1.0)
     with np.errstate(all="ignore"):
@@ -81,23 +77,21 @@ def measure_error(observed: Array, expected: Array, margin: Margin) -> Measure:
         error = measure_errors(observed, expected)
         largest = measure_size(error)
         quotient, bound = _find_worst(error, largest, margin.bound)
-    tests = {"elements": quotient}
+    quotients = [quotient]
     fit = fit_ratio(observed, expected)
     if fit is not None and margin.ratio < math.inf:
         # Both must be exceeded: what rounding allows, and what the scatter of these
         # very numbers about the fitted line allows.
         allowed = max(margin.ratio, SIGMAS * fit.error)
-        tests["ratio"] = _divide(abs(fit.ratio - 1), allowed)
+        quotients.append(_divide(abs(fit.ratio - 1), allowed))
     if margin.total < math.inf and np.all(np.isfinite(difference)):
-        tests["sum"] = _divide(abs(float(np.sum(difference))), margin.total)
-    by = max(tests, key=lambda name: tests[name])
+        quotients.append(_divide(abs(float(np.sum(difference))), margin.total))
     return Measure(
         error=largest,
         bound=bound,
-        error_over_bound=tests[by],
+        error_over_bound=max(quotients),
         ratio=None if fit is None else fit.ratio,
-        wrong=tests[by] > 1,
-        by=by,
+        wrong=max(quotients) > 1,
     )
 
 
