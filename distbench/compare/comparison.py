@@ -11,7 +11,7 @@ import numpy as np
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.led import list_led
-from distbench.compare.measure import BITWISE, Margin, Measure, is_wrong, measure_error
+from distbench.compare.measure import BITWISE, Margin, Measured, is_wrong, measure_error
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair, Relation
@@ -187,11 +187,11 @@ def judge_pair(pair: Pair, evidence: Evidence) -> Judged:
 
 
 def _test(pair: Pair, evidence: Evidence) -> Comparison:
-    measure = measure_error(pair.observed, pair.expected, pair.margin)
-    effective, hidden = measure.wrong, False
-    if not measure.wrong and _may_lack(pair, evidence):
+    measured = measure_error(pair.observed, pair.expected, pair.margin)
+    effective, hidden = measured.wrong, False
+    if not measured.wrong and _may_lack(pair, evidence):
         effective, hidden = _prove_effect(pair, evidence)
-    return _make(pair, measure, effective, hidden)
+    return _make(pair, measured, effective, hidden)
 
 
 def _may_lack(pair: Pair, evidence: Evidence) -> bool:
@@ -276,7 +276,7 @@ def _is_of_one_shard(pair: Pair) -> bool:
     return key.phase in COMPUTED and key.replica != WHOLE
 
 
-def _make(pair: Pair, measure: Measure, effective: bool, hidden: bool) -> Comparison:
+def _make(pair: Pair, measured: Measured, effective: bool, hidden: bool) -> Comparison:
     key = pair.key
     return Comparison(
         step=key.step,
@@ -286,16 +286,16 @@ def _make(pair: Pair, measure: Measure, effective: bool, hidden: bool) -> Compar
         replica=key.replica,
         relation=pair.relation,
         against=pair.against,
-        error=measure.error,
-        bound=measure.bound,
-        error_over_bound=measure.error_over_bound,
-        ratio=measure.ratio,
-        wrong=measure.wrong,
+        error=measured.error,
+        bound=measured.bound,
+        error_over_bound=measured.error_over_bound,
+        ratio=measured.ratio,
+        wrong=measured.wrong,
         effective=effective,
         hidden=hidden,
         change=measure_size(pair.expected - pair.base),
         resolution=max(
-            pair.margin.widest if measure.error else 0.0,
+            pair.margin.widest if measured.error else 0.0,
             2 * find_roundoff(pair.dtype) * measure_size(pair.expected),
         ),
     )

@@ -48,7 +48,7 @@ BITWISE = Margin()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class Measured:
     """The outcome of one test.
 
     Attributes:
@@ -66,12 +66,12 @@ class Measure:
     wrong: bool = False
 
 
-def measure_error(observed: Array, expected: Array, margin: Margin) -> Measure:
+def measure_error(observed: Array, expected: Array, margin: Margin) -> Measured:
     """Test an observed value by its elements, its fitted ratio and its sum."""
     if observed.shape != expected.shape:
-        return Measure(error=math.inf, error_over_bound=math.inf, wrong=True)
+        return Measured(error=math.inf, error_over_bound=math.inf, wrong=True)
     if are_equal(observed, expected):
-        return Measure(bound=margin.widest, ratio=1.0)
+        return Measured(bound=margin.widest, ratio=1.0)
     with np.errstate(all="ignore"):
         difference = observed - expected
         error = measure_errors(observed, expected)
@@ -86,7 +86,7 @@ def measure_error(observed: Array, expected: Array, margin: Margin) -> Measure:
         quotients.append(_divide(abs(fit.ratio - 1), allowed))
     if margin.total < math.inf and np.all(np.isfinite(difference)):
         quotients.append(_divide(abs(float(np.sum(difference))), margin.total))
-    return Measure(
+    return Measured(
         error=largest,
         bound=bound,
         error_over_bound=max(quotients),

@@ -12,7 +12,7 @@ from distbench.compare.bounds import find_roundoff, predict_spread
 from distbench.compare.joined import find_alike
 from distbench.compare.leading import is_trained
 from distbench.compare.likeness import find_half
-from distbench.compare.noise import Limits, Noise, Place, Whole
+from distbench.compare.noise import Limits, Noise, Pool, Whole
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.spoilt import list_spoilt
 from distbench.compare.values import (
@@ -63,7 +63,7 @@ class Sample:
     u: float
 
 
-Samples = dict[Place, list[Sample]]
+Samples = dict[Pool, list[Sample]]
 
 
 def measure_noise(evidence: Evidence) -> Noise:
@@ -74,14 +74,14 @@ def measure_noise(evidence: Evidence) -> Noise:
         permuted = bool(twin.notes.get("permuted", False))
         _compare_twin(evidence, twin, samples[permuted], wholes)
     _compare_joined(evidence, samples[False], wholes)
-    limits = _limit_places(samples[False])
+    limits = _limit_pools(samples[False])
     ordered = bool(samples[False]) and _depends_on_order(samples[True], limits)
     if not ordered and not _is_reduced_by_order(samples[True], limits):
         queues = _list_kept_in_order(evidence, samples[True], limits)
-        for place, found in samples[True].items():
-            if place not in queues:
-                samples[False].setdefault(place, []).extend(found)
-        limits = _limit_places(samples[False])
+        for pool, found in samples[True].items():
+            if pool not in queues:
+                samples[False].setdefault(pool, []).extend(found)
+        limits = _limit_pools(samples[False])
     alone, sizes = _compare_doubled(evidence)
     return Noise(
         exact=evidence.tier == "exact",
@@ -89,16 +89,16 @@ def measure_noise(evidence: Evidence) -> Noise:
         ordered=ordered,
         limits=limits,
         wholes={**wholes, **_measure_rounding(evidence.reference, limits, wholes)},
-        repeated=_limit_places(_compare_runs(evidence.reference, *evidence.reruns)),
-        alone=_limit_places(alone),
+        repeated=_limit_pools(_compare_runs(evidence.reference, *evidence.reruns)),
+        alone=_limit_pools(alone),
         alone_sizes=sizes,
-        compiled=_limit_places(_compare_compiled(evidence)),
+        compiled=_limit_pools(_compare_compiled(evidence)),
         kernels=_list_kernels(evidence) if evidence.subject.other_kernels else {},
         starts=_list_kernels(evidence) if evidence.subject.other_start else {},
-        rounded=_limit_places(
+        rounded=_limit_pools(
             _compare_runs(evidence.reference, *_list_moved(evidence, STATE))
         ),
-        led=_limit_places(_compare_runs(evidence.reference, *evidence.moved)),
+        led=_limit_pools(_compare_runs(evidence.reference, *evidence.moved)),
     )
 
 
@@ -283,9 +283,9 @@ def _depends_on_order(permuted: Samples, limits: Limits) -> bool:
     half of the digits, and more than what rounding does to the other twins.
     """
     return any(
-        _is_moved(sample, limits[place, None][0])
-        for place, found in permuted.items()
-        if place[0] in COMPUTED and (place, None) in limits
+        _is_moved(sample, limits[pool, None][0])
+        for pool, found in permuted.items()
+        if pool[0] in COMPUTED and (pool, None) in limits
         for sample in found
     )
 
@@ -297,15 +297,15 @@ def _is_reduced_by_order(permuted: Samples, limits: Limits) -> bool:
     step: a rounding to few digits is moved by an order too, but now and then.
     """
     return any(
-        all(_is_moved(sample, limits[place, None][0]) for sample in found)
-        for place, found in permuted.items()
-        if place[0] in SUMMED and (place, None) in limits
+        all(_is_moved(sample, limits[pool, None][0]) for sample in found)
+        for pool, found in permuted.items()
+        if pool[0] in SUMMED and (pool, None) in limits
     )
 
 
 def _list_kept_in_order(
     evidence: Evidence, permuted: Samples, limits: Limits
-) -> set[Place]:
+) -> set[Pool]:
     """State that keeps examples in their order, though all that trains has none.
 
     A queue of keys or a buffer of transitions is such: what twins in another order hold
@@ -313,16 +313,16 @@ def _list_kept_in_order(
     moved by an order too, but now and then.
     """
     shared = {info.path for info in evidence.reference.variables if info.synchronised}
-    kept: set[Place] = set()
-    for place, found in permuted.items():
-        phase, variable, _ = place
-        if phase in STATE and variable in shared and (place, None) in limits:
+    kept: set[Pool] = set()
+    for pool, found in permuted.items():
+        phase, variable, _ = pool
+        if phase in STATE and variable in shared and (pool, None) in limits:
             moved: dict[int, set[bool]] = {}
             for sample in found:
-                is_moved = _is_moved(sample, limits[place, None][0])
+                is_moved = _is_moved(sample, limits[pool, None][0])
                 moved.setdefault(sample.step, set()).add(is_moved)
             if {True} in moved.values() and {True, False} not in moved.values():
-                kept.add(place)
+                kept.add(pool)
     return kept
 
 
@@ -339,16 +339,16 @@ def _measure_noise(seen: Array, expected: Array, size: float) -> float:
     return error / size if size > 0 and math.isfinite(error) else math.inf
 
 
-def _limit_places(
-    samples: Mapping[Place, Sequence[Sample]],
-) -> dict[tuple[Place, int | None], tuple[float, float]]:
-    limits: dict[tuple[Place, int | None], tuple[float, float]] = {}
-    for place, found in samples.items():
+def _limit_pools(
+    samples: Mapping[Pool, Sequence[Sample]],
+) -> dict[tuple[Pool, int | None], tuple[float, float]]:
+    limits: dict[tuple[Pool, int | None], tuple[float, float]] = {}
+    for pool, found in samples.items():
         for step in (None, *sorted({sample.step for sample in found})):
             here = [s for s in found if s.step == step]
             if step is None:
                 here = [s for s in found if math.isfinite(s.error)] or list(found)
-            limits[place, step] = (
+            limits[pool, step] = (
                 predict_spread([s.error for s in here]),
                 predict_spread([s.ratio for s in here]),
             )

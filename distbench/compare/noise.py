@@ -10,10 +10,10 @@ from distbench.compare.measure import BITWISE, Margin
 from distbench.compare.values import Array, densify, measure_finite, measure_norm
 from distbench.trace import STATE, UPDATED, WHOLE, Phase, TraceKey, Value
 
-Place = tuple[Phase, str, int]
-"""Phase, variable and call: noise is pooled over the steps of a place."""
-Limits = Mapping[tuple[Place, int | None], tuple[float, float]]
-"""Upper limits of the relative error and of the ratio's deviation from 1, by place and
+Pool = tuple[Phase, str, int]
+"""Phase, variable and call, over whose steps noise is pooled."""
+Limits = Mapping[tuple[Pool, int | None], tuple[float, float]]
+"""Upper limits of the relative error and of the ratio's deviation from 1, by pool and
 step; None stands for all steps."""
 
 
@@ -33,7 +33,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Measured noise of every place of a scenario.
+    """Measured noise of every pool of a scenario.
 
     Attributes:
         exact: Whether there is none: every bound is 0, but for what XLA joins.
@@ -171,11 +171,11 @@ def _pick_limit(
     There is none beside a 0 that is one by chance, as the way from the start is in the
     first step. Other steps have theirs all the same.
     """
-    place = key.phase, key.variable, key.call
-    own = limits.get((place, key.step))
+    pool = key.phase, key.variable, key.call
+    own = limits.get((pool, key.step))
     if not pooled or (own is not None and not math.isfinite(own[0])):
         return own
-    return limits.get((place, None))
+    return limits.get((pool, None))
 
 
 def _allow(share: float, expected: Value) -> Margin:
