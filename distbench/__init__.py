@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from distbench.call import run
     from distbench.fault import Fault
     from distbench.launch.spares import Spares
-    from distbench.progress import report_step
     from distbench.recording import record
+    from distbench.reported_steps import report_step
     from distbench.verdict import Finding, Run, Status, Verdict
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
 _HOMES = {
     "check": "distbench.api",
     "record": "distbench.recording",
-    "report_step": "distbench.progress",
+    "report_step": "distbench.reported_steps",
     "run": "distbench.call",
     "Fault": "distbench.fault",
     "Spares": "distbench.launch.spares",

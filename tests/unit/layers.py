@@ -175,7 +175,7 @@ ALLOWED: dict[str, set[str]] = {
         "target.loading",
         *_JUDGED,
         "launch",
-        "progress",
+        "reported_steps",
         "stop",
         *_TRACE,
         *_LOOKING,
@@ -367,7 +367,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {*_TOP, "checking.checker", "spelling", "typed"},
     # Runs in the user's own process, which has TensorFlow.
     "recording": {"errors", "machine", "typed", "worker.recording"},
-    "progress": set(),
+    "reported_steps": set(),
     "call": {
         "errors",
         "cluster",
@@ -429,6 +429,14 @@ ALLOWED: dict[str, set[str]] = {
         "verdict",
         "verdict.document",
     },
-    "__init__": {"api", "call", "fault", "launch", "progress", "recording", "verdict"},
+    "__init__": {
+        "api",
+        "call",
+        "fault",
+        "launch",
+        "reported_steps",
+        "recording",
+        "verdict",
+    },
     "__main__": {"cli"},
 }

@@ -13,7 +13,7 @@ from distbench.errors import BadInputError
 from distbench.launch.ports import is_bindable
 from distbench.launch.tf_config import LOOPBACK
 from distbench.pickling import pickle_with_places
-from distbench.progress import listen
+from distbench.reported_steps import listen
 from distbench.worker.jobs.task import Task
 from distbench.worker.process.ahead import take_a_step_apart
 from distbench.worker.process.chance import seed_chance
