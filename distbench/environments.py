@@ -14,7 +14,6 @@ from pathlib import Path
 
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.bootstrap import die_with_parent
-from distbench.launch.rundir import RunDirectory
 from distbench.trace import Trace
 from distbench.trace.folder import read_folder
 from distbench.verdict import Status, Verdict
@@ -122,11 +121,6 @@ def list_changes(before: Environment, after: Environment) -> list[str]:
         for n in sorted(names, key=rank)
     ]
     return [f"{name} {a} -> {b}" for name, a, b in pairs if a != b]
-
-
-def open_folder() -> RunDirectory:
-    """A folder for what checks leave; it goes with this process, whatever ends it."""
-    return RunDirectory()
 
 
 def check_under(

@@ -17,9 +17,9 @@ from own_optimizers import OWN
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
 from distbench.history.limits import Limits
+from distbench.history.pattern import fits
 from distbench.machine import Machine, inspect_machine
 from distbench.options import ENGINES
-from distbench.pattern import fits
 from distbench.target import parse_target
 
 _MOST = 10_000

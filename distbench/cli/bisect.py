@@ -54,7 +54,8 @@ def bisect(
     Exit codes: 0 alike, 1 not alike, 2 bad usage, 3 error of the cluster or machine,
     4 nothing was compared.
     """
-    from distbench.environments import check_under, find_environment, open_folder
+    from distbench.environments import check_under, find_environment
+    from distbench.launch.rundir import RunDirectory
     from distbench.report.table import make_console
 
     pair = {"good": find_environment(good), "bad": find_environment(bad)}
@@ -64,7 +65,7 @@ def bisect(
     words += [] if workload is None else ["--workload", workload]
     words += [] if keras is None else ["--keras", keras]
     ran: dict[str, Ran] = {}
-    with open_folder() as folder:
+    with RunDirectory() as folder:
         for name, environment in pair.items():
             typer.echo(f"{name}: {environment.place} ...", err=True)
             place = folder.make_folder(name)

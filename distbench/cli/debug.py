@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from distbench.cli.arguments import DTYPE, KERAS, PATH, SEED, WORKLOAD
+from distbench.cli.arguments import DTYPE, KERAS, PATH, SEED, WORKLOAD, read_verdict
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ def debug(
     The step runs as Python, op by op, from the state that one device has. At the prompt
     'tap' is the value beside that of one device, and 'c' goes on.
     """
-    from distbench.cli.repro import read_verdict
     from distbench.cli.stops import pick_stop
     from distbench.options import CheckOptions
     from distbench.stop import Stop

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from distbench.cli.arguments import read_verdict
 from distbench.errors import BadInputError
 
 EXIT_WORSE = 1
@@ -144,7 +145,6 @@ def compare(
 
 
 def _add(store: History, files: Sequence[Path]) -> None:
-    from distbench.cli.repro import read_verdict
     from distbench.history.night import make_night
 
     # All are read before the first is kept: half of a list would be added twice.
@@ -158,7 +158,6 @@ def _add(store: History, files: Sequence[Path]) -> None:
 
 
 def _find_night(name: str, store: History) -> Night:
-    from distbench.cli.repro import read_verdict
     from distbench.history.night import make_night
 
     if name in ("last", "previous"):
@@ -201,7 +200,7 @@ def _show_nights(console: Console, nights: Sequence[Night], limits: Limits) -> N
 def _show_scenarios(
     console: Console, nights: Sequence[Night], pattern: str, file: Path
 ) -> None:
-    from distbench.pattern import fits
+    from distbench.history.pattern import fits
     from distbench.report.nights import render_scenario
 
     keys = dict.fromkeys(row.key for night in nights for row in night.rows)

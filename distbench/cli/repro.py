@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from distbench.cli.arguments import read_verdict
 from distbench.cli.outcome import EXIT_UNDECIDED
-from distbench.errors import BadInputError
-from distbench.input_file import read_input
-
-if TYPE_CHECKING:
-    from distbench.verdict import Verdict
 
 
 def repro(
@@ -125,18 +121,3 @@ def shrink(
         typer.echo(f"{wanted.code} in {wanted.phase} did not come again.", err=True)
         return EXIT_UNDECIDED
     return 0
-
-
-def read_verdict(path: Path) -> Verdict:
-    """The verdict in a file.
-
-    Raises:
-        BadInputError: It cannot be read, or is no verdict.
-    """
-    from distbench.verdict.document import verdict_from_json
-
-    text = read_input(path, "the JSON that 'distbench check --json FILE' writes")
-    try:
-        return verdict_from_json(text)
-    except BadInputError as error:
-        raise BadInputError(f"'{path}': {error}") from error

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from distbench.codes import CODES
 from distbench.errors import BadInputError, make_unknown_name_error, shorten
+from distbench.history.pattern import fits
 from distbench.input_file import read_input
-from distbench.pattern import fits
 from distbench.verdict import NOT_EXECUTED, Run, Status, Verdict
 
 _NEEDED = ("scenario", "code", "reason", "until")

@@ -11,7 +11,8 @@ from launch_support import comes_true, is_gone_soon
 
 _BISECT = """
 from distbench import environments
-with environments.open_folder() as folder:
+from distbench.launch.rundir import RunDirectory
+with RunDirectory() as folder:
     place = folder.make_folder("good")
     told = f"echo $$ > {place}/new; mv {place}/new {place}/pid; exec sleep 600"
     print(place, flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from verdict_samples import make_run, make_verdict
 
-from distbench.cli.repro import read_verdict
+from distbench.cli.arguments import read_verdict
 from distbench.errors import BadInputError
 from distbench.history.night import make_night
 from distbench.history.quarantine import read_quarantine
