@@ -22,8 +22,8 @@ class Compared:
         phase: Phase of the observed value.
         variable: Path of the variable, `""` for the loss.
         replica: Replica, or -1 for a sum over the replicas.
-        relation: `reference`, `follows`, `replicas`, `led`, `total` or `result`; of
-            steps in flight `orders`.
+        relation: `reference`, `follows`, `added`, `replicas`, `led`, `average`, `total`
+            or `result`; of steps in flight `orders`.
         against: Name of what it was compared with.
         error: Largest absolute error.
         bound: What the worst element was allowed.
