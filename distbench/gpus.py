@@ -22,9 +22,9 @@ _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 a GPU has, and another one that wants some of the same GPU ends."""
 
 
-def count_gpus(devices: Path = Path("/dev")) -> int:
+def count_gpus() -> int:
     """Number of GPUs that TensorFlow would see; see `list_gpus`."""
-    return len(list_gpus(devices))
+    return len(list_gpus())
 
 
 def list_gpus(devices: Path = Path("/dev")) -> tuple[str, ...]:

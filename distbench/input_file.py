@@ -22,26 +22,25 @@ _POLL_S = 0.05
 _CHUNK = 1 << 20
 
 
-def read_input(path: Path, expected: str, *, writer_s: float = _WRITER_S) -> str:
+def read_input(path: Path, expected: str) -> str:
     """The text of a file.
 
     Args:
         path: The file, or a pipe.
         expected: What it should be, for the message.
-        writer_s: How long to wait for one who writes to a named pipe.
 
     Raises:
         BadInputError: It cannot be read, or is nothing that has an end.
     """
     try:
-        return b"".join(_read(path, writer_s)).decode("utf-8")
+        return b"".join(_read(path)).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(
             f"'{path}' cannot be read: {error}. Expected {expected}."
         ) from error
 
 
-def _read(path: Path, writer_s: float) -> Iterator[bytes]:
+def _read(path: Path) -> Iterator[bytes]:
     # A pipe is not to be waited for while it is opened; nothing to a regular file.
     def open_at_once(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NONBLOCK)
@@ -52,7 +51,7 @@ def _read(path: Path, writer_s: float) -> Iterator[bytes]:
         if stat.S_ISREG(mode):
             yield file.read()
         elif stat.S_ISFIFO(mode) and path.resolve().is_fifo():
-            yield from _read_named_pipe(descriptor, writer_s)
+            yield from _read_named_pipe(descriptor)
         # To a pipe without a name comes nobody who does not write to it yet.
         elif stat.S_ISFIFO(mode) or os.isatty(descriptor):
             yield from _read_until_end(descriptor)
@@ -60,16 +59,16 @@ def _read(path: Path, writer_s: float) -> Iterator[bytes]:
             raise OSError("it is a device, which may have no end, and no file or pipe")
 
 
-def _read_named_pipe(descriptor: int, writer_s: float) -> Iterator[bytes]:
+def _read_named_pipe(descriptor: int) -> Iterator[bytes]:
     """What others write, up to the end; one who is silent is waited for."""
-    until = time.monotonic() + writer_s
+    until = time.monotonic() + _WRITER_S
     found = False
     while not found:
         for data in _read_until_end(descriptor):
             found = True
             yield data
         if not found and time.monotonic() > until:
-            raise OSError(f"it is a pipe that nobody wrote to within {writer_s:g} s")
+            raise OSError(f"it is a pipe that nobody wrote to within {_WRITER_S:g} s")
         if not found:
             time.sleep(_POLL_S)
 

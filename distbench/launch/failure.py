@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -121,16 +121,16 @@ class TaskFailedError(ClusterError):
         )
 
 
-def read_tail(path: Path, lines: int = TAIL_LINES) -> str:
+def read_tail(path: Path) -> str:
     """The last lines of a log, `""` where there is none."""
     text = read_end(path, _TAIL_BYTES)
     # After a crash Python lists all of TensorFlow's imports in one line of pages.
     told = [line for line in text.splitlines() if not line.startswith(_MODULES)]
     # The thread that crashed is told first, and those that waited fill pages.
     crashes = [n for n, line in enumerate(told) if line.startswith(CRASHED)]
-    begin = crashes[-1] - lines // 4 if crashes else len(told)
-    begin = max(0, min(begin, len(told) - lines))
-    return "\n".join(told[begin : begin + lines])
+    begin = crashes[-1] - TAIL_LINES // 4 if crashes else len(told)
+    begin = max(0, min(begin, len(told) - TAIL_LINES))
+    return "\n".join(told[begin : begin + TAIL_LINES])
 
 
 class StackRequest:
@@ -142,20 +142,15 @@ class StackRequest:
     Args:
         processes: Whom to ask.
         files: Where each of them writes its stacks.
-        clock: Monotonic time in seconds.
     """
 
     def __init__(
-        self,
-        processes: Mapping[Task, TaskProcess],
-        files: Mapping[Task, Path],
-        clock: Callable[[], float] = time.monotonic,
+        self, processes: Mapping[Task, TaskProcess], files: Mapping[Task, Path]
     ) -> None:
         self._processes = processes
         self._files = files
-        self._clock = clock
         self._before = self._measure()
-        self._asked_s = clock()
+        self._asked_s = time.monotonic()
         for process in processes.values():
             process.send_signal(signal.SIGUSR1)
 
@@ -171,7 +166,7 @@ class StackRequest:
             process.send_signal(signal.SIGCONT)
         deadline = self._asked_s + timeout_s
         sizes = self._before
-        while self._processes and self._clock() < deadline:
+        while self._processes and time.monotonic() < deadline:
             time.sleep(_POLL_S)
             last, sizes = sizes, self._measure()
             # The handler writes a dump in many small pieces and marks no end.

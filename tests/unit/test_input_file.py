@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from verdict_samples import make_run, make_verdict
 
+from distbench import input_file
 from distbench.cli.arguments import read_verdict
 from distbench.errors import BadInputError
 from distbench.history.night import make_night
@@ -27,7 +28,10 @@ def pipe(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_no_file_is_refused_at_once(pipe: Path) -> None:
+def test_what_is_no_file_is_refused_at_once(
+    pipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_file, "_WRITER_S", 0.0)
     for path, why in (
         (Path("/dev/zero"), r"it is a device, which may have no end"),
         (pipe, r"it is a pipe that nobody wrote to within 0 s"),
@@ -35,7 +39,7 @@ def test_what_is_no_file_is_refused_at_once(pipe: Path) -> None:
         (pipe / "x", r"Not a directory"),
     ):
         with pytest.raises(BadInputError, match=why + r".*Expected a list\."):
-            read_input(path, "a list", writer_s=0)
+            read_input(path, "a list")
 
 
 def test_devices_are_refused_whatever_is_read() -> None:
@@ -74,7 +78,7 @@ def test_what_a_shell_hands_over_is_read_after_its_writer_has_ended(text: str) -
     os.write(writer, text.encode())
     os.close(writer)
     try:
-        assert read_input(Path(f"/dev/fd/{reader}"), "a list", writer_s=0) == text
+        assert read_input(Path(f"/dev/fd/{reader}"), "a list") == text
     finally:
         os.close(reader)
 

@@ -322,10 +322,10 @@ def test_the_tail_of_a_log_begins_before_a_crash(tmp_path: Path) -> None:
 def test_the_tail_of_a_log_may_hold_any_bytes(tmp_path: Path) -> None:
     log = tmp_path / "task.log"
     log.write_bytes(b"x" * 200_000 + b"\n\xff last\n")
-    assert read_tail(log, lines=1) == "� last"
+    assert read_tail(log).splitlines()[-1] == "� last"
     with log.open("a") as file:
         file.write("Extension modules: numpy.linalg._umath_linalg (total: 1)\n")
-    assert read_tail(log, lines=1) == "� last"
+    assert read_tail(log).splitlines()[-1] == "� last"
 
 
 def test_stacks_are_shown_without_the_benchs_own_frames() -> None:
