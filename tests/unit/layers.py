@@ -7,442 +7,213 @@ modules it may always import. `launch` and `worker` meet in files and messages o
 
 from __future__ import annotations
 
-_DATA = {
-    "errors",
-    "cluster",
-    "fault",
-    "digits",
-    "dyadic",
-    "split",
-    "partitioner",
-    "scenario",
-    "target",
-    "codes",
-    "machine",
-    "xla",
-}
-_TRACE = {"trace.files", "trace.folder", "trace.naming"}
-_LOOKING = {"worker.process", "worker.state", "worker.taps"}
-_EXPLAINING = {
-    "diagnose.addends",
-    "diagnose.astray",
-    "diagnose.context",
-    "diagnose.fit",
-    "diagnose.keepers",
-    "diagnose.names",
-    "diagnose.own_shard",
-    "diagnose.seeds",
-    "diagnose.shown_sums",
-}
-_JUDGED = {
-    *_DATA,
-    "trace",
-    "fed",
-    "evidence",
-    "examples",
-    "flight",
-    "verdict",
-    "details",
-}
-_REPORTED = {
-    *_DATA,
-    "escape",
-    "trace",
-    "verdict",
-    "details",
-    "options",
-    "expect",
-    "report",
-    "history",
-}
-_TOP = {
-    *_JUDGED,
-    "options",
-    "expect",
-    "launch",
-    "engines",
-    "compare",
-    "diagnose",
-    "observe",
-}
-ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
-    "escape": set(),
-    "cluster": {"errors"},
-    "digits": {"errors"},
-    "dyadic": set(),
-    "xla": {"spelling"},
-    "locks": set(),
-    "input_file": {"errors"},
-    "split": {"errors", "spelling"},
-    "partitioner": {"errors", "cluster", "spelling"},
-    "fault": {"errors", "cluster", "spelling"},
-    "spelling": set(),
-    "typed": {"errors"},
-    "limits": {"errors", "spelling"},
-    "scenario": {
-        "errors",
-        "cluster",
-        "fault",
-        "limits",
-        "partitioner",
-        "spelling",
-        "split",
-    },
-    "pickling": {"errors", "locks"},
-    "target": {"errors", "machine", "pickling"},
-    "target.carried": set(),
+_TAKES = {
+    "errors": "",
+    "escape": "",
+    "cluster": "errors",
+    "digits": "errors",
+    "dyadic": "",
+    "xla": "spelling",
+    "locks": "",
+    "input_file": "errors",
+    "split": "errors spelling",
+    "partitioner": "cluster errors spelling",
+    "fault": "cluster errors spelling",
+    "spelling": "",
+    "typed": "errors",
+    "limits": "errors spelling",
+    "scenario": "cluster errors fault limits partitioner spelling split",
+    "pickling": "errors locks",
+    "target": "errors machine pickling",
+    "target.carried": "",
     # Runs the user's code, so nobody but a task may.
-    "target.loading": {"errors", "pickling", "target", "target.carried"},
-    "codes": {"errors"},
-    "gpus": {"errors", "cluster"},
-    "machine": {"errors", "cluster", "gpus"},
-    "trace": {"errors"},
-    "trace.folder": {"errors", "trace", "trace.files"},
-    "trace.naming": {"trace"},
-    "trace.files": {"errors", "trace"},
-    "fed": {"trace"},
-    "evidence": {"examples", "fed", "scenario", "trace"},
-    "examples": set(),
-    "flight": {"evidence", "trace"},
-    "details": set(),
-    "verdict": {"errors", "details", "escape"},
-    "verdict.document": {"errors", "details", "verdict"},
-    "verdict.handed": {"verdict"},
-    "expect": {"verdict"},
-    "stop": {"errors", "cluster", "spelling", "trace"},
-    "history": {"errors", "scenario", "spelling", "split", "verdict"},
-    "history.pattern": set(),
-    "history.suite": {"verdict"},
-    "history.quarantine": {
-        "errors",
-        "codes",
-        "history.pattern",
-        "input_file",
-        "verdict",
-    },
-    "options": {
-        "errors",
-        "cluster",
-        "codes",
-        "fault",
-        "limits",
-        "partitioner",
-        "scenario",
-        "spelling",
-        "split",
-        "typed",
-        "verdict",
-    },
-    "launch": {"errors", "cluster", "escape", "gpus", "locks", "machine"},
-    "agent": {"errors", "cluster", "gpus", "launch"},
-    "engines": {"errors", "cluster", "launch", "machine", "agent", "options"},
-    "worker.state": {"errors", "partitioner", "trace"},
-    "worker.process": {
-        *("errors", "cluster", "gpus", "launch", "pickling"),
-        "worker.state",
-    },
-    "worker.taps": {"launch", "stop", "trace", "worker.process", "worker.state"},
-    "worker.families": {"errors", "scenario", "trace", *_LOOKING},
-    "worker.recording": {"errors", "trace", *_TRACE, *_LOOKING, "worker.families"},
-    "worker.stepping": {*_DATA, "trace", *_LOOKING, "worker.families"},
-    "worker.workloads": {"errors", "digits", "dyadic"},
-    "worker.subjects": {
-        *_DATA,
-        "dyadic",
-        "trace",
-        *_LOOKING,
-        "worker.families",
-        "worker.stepping",
-        "worker.workloads",
-    },
-    "worker.one_device": {
-        "errors",
-        "evidence",
-        "examples",
-        "fault",
-        "fed",
-        "scenario",
-        "trace",
-        "trace.naming",
-        *_LOOKING,
-        "worker.stepping",
-        "worker.subjects",
-    },
-    "worker.in_flight": {
-        "scenario",
-        "trace",
-        *_LOOKING,
-        "worker.one_device",
-        "worker.stepping",
-    },
-    "worker": {
-        "pickling",
-        "target.loading",
-        *_JUDGED,
-        "launch",
-        "reported_steps",
-        "stop",
-        *_TRACE,
-        *_LOOKING,
-        "worker.families",
-        "worker.in_flight",
-        "worker.one_device",
-        "worker.stepping",
-        "worker.subjects",
-    },
-    "compare": {*_JUDGED - _DATA, "dyadic", "errors", *_TRACE},
-    "diagnose.names": set(),
-    "diagnose.seeds": {"evidence", "trace"},
-    "diagnose.fit": {"compare"},
-    "diagnose.context": {"evidence", "trace", "compare"},
-    "diagnose.keepers": {"compare", "evidence", "trace"},
-    "diagnose.addends": {"compare", "diagnose.context", "trace"},
-    "diagnose.astray": {
-        "compare",
-        "diagnose.context",
-        "diagnose.fit",
-        "evidence",
-        "trace",
-    },
-    "diagnose.own_shard": {"diagnose.context", "trace"},
-    "diagnose.shown_sums": {"compare", "diagnose.context", "diagnose.fit", "trace"},
-    "diagnose.hypotheses": {"compare", "trace", *_EXPLAINING},
-    "diagnose": {
-        *_JUDGED - _DATA,
-        "spelling",
-        "codes",
-        "compare",
-        "errors",
-        "split",
-        *_EXPLAINING,
-        "diagnose.hypotheses",
-    },
-    "report": {*_REPORTED, "trace", "compare"},
-    "repro": {*_DATA, "gpus", "limits", "verdict"},
-    "environments": {
-        "errors",
-        "launch",
-        "trace",
-        "trace.folder",
-        "verdict",
-        "verdict.document",
-    },
-    "shrink": {"errors", "cluster", "limits", "options", "scenario", "verdict"},
-    "observe": {*_JUDGED, "gpus", "launch", "stop", "trace.files"},
-    "summaries": {*_JUDGED, "options", "launch", "observe", "checking.launches"},
-    "checking": set(),
-    "checking.detailing": {*_JUDGED - _DATA, "compare"},
-    "checking.confirm": {"trace", "evidence", "verdict", "diagnose"},
-    "checking.origin": {
-        "scenario",
-        "target",
-        "trace",
-        "evidence",
-        "verdict",
-        "launch",
-    },
-    "checking.kept": {"errors", "escape", "evidence", "scenario", "trace.files"},
-    "checking.uneven": {"split"},
-    "checking.stuck": {
-        "checking.uneven",
-        "cluster",
-        "codes",
-        "launch",
-        "trace",
-        "trace.files",
-        "verdict",
-    },
-    "checking.attempt": {"errors", "observe"},
-    "checking.controls": {*_TOP, "checking.attempt", "checking.origin", "locks"},
-    "checking.plan": {
-        "errors",
-        "cluster",
-        "fault",
-        "machine",
-        "options",
-        "scenario",
-        "spelling",
-        "xla",
-    },
-    "checking.runs": {"checking.plan", "evidence", "observe", "trace", "verdict"},
-    "checking.further": {
-        *_TOP,
-        "checking.kept",
-        "checking.plan",
-        "checking.runs",
-        "spelling",
-    },
-    "checking.again": {*_TOP, "checking.plan", "evidence"},
-    "checking.uncompiled": {"scenario", "verdict", "checking.again", "checking.runs"},
-    "checking.drawing": {
-        "diagnose",
-        "diagnose.seeds",
-        "evidence",
-        "scenario",
-        "trace",
-        "verdict",
-        "checking.again",
-        "checking.runs",
-    },
-    "checking.drift": {
-        "cluster",
-        "compare",
-        "diagnose",
-        "evidence",
-        "scenario",
-        "trace",
-        "verdict",
-        "checking.again",
-        "checking.runs",
-    },
-    "checking.failing": {
-        *_TOP,
-        "checking.controls",
-        "checking.origin",
-        "checking.plan",
-        "checking.runs",
-        "checking.stuck",
-        "split",
-    },
-    "checking.locating": {
-        *_TOP,
-        "checking.attempt",
-        "checking.plan",
-        "diagnose.astray",
-        "evidence",
-    },
-    "checking.units": {
-        *_TOP,
-        "checking.attempt",
-        "checking.plan",
-        "diagnose.names",
-        "evidence",
-    },
-    "checking.races": {"checking.origin", "verdict"},
-    "checking.flights": {
-        *_TOP,
-        "checking.attempt",
-        "checking.controls",
-        "checking.origin",
-        "checking.plan",
-        "checking.races",
-    },
-    "checking.lanes": {"launch"},
-    "checking.launches": {"errors", "launch", "observe", "options", "spelling"},
-    "checking.telling": {"options", "scenario", "verdict"},
-    "checking.own_keras": {"errors", "observe", "options", "spelling"},
-    "checking.debugging": {
-        *_TOP,
-        "checking.launches",
-        "checking.own_keras",
-        "checking.plan",
-        "stop",
-    },
-    "checking.judging": {
-        *_TOP,
-        "checking.again",
-        "checking.attempt",
-        "checking.confirm",
-        "checking.controls",
-        "checking.detailing",
-        "checking.drawing",
-        "checking.drift",
-        "checking.failing",
-        "checking.flights",
-        "checking.kept",
-        "checking.locating",
-        "checking.origin",
-        "checking.plan",
-        "checking.runs",
-        "checking.uncompiled",
-        "checking.units",
-    },
-    "checking.checker": {
-        *_TOP,
-        "checking.further",
-        "checking.judging",
-        "checking.kept",
-        "checking.lanes",
-        "checking.launches",
-        "checking.own_keras",
-        "checking.plan",
-        "checking.runs",
-        "checking.telling",
-    },
-    "api": {*_TOP, "checking.checker", "spelling", "typed"},
+    "target.loading": "errors pickling target target.carried",
+    "codes": "errors",
+    "gpus": "cluster errors",
+    "machine": "cluster errors gpus",
+    "trace": "errors",
+    "trace.folder": "errors trace trace.files",
+    "trace.naming": "trace",
+    "trace.files": "errors trace",
+    "fed": "trace",
+    "evidence": "examples fed scenario trace",
+    "examples": "",
+    "flight": "evidence trace",
+    "details": "",
+    "verdict": "details errors escape",
+    "verdict.document": "details errors verdict",
+    "verdict.handed": "verdict",
+    "expect": "verdict",
+    "stop": "cluster errors spelling trace",
+    "history": "errors scenario spelling split verdict",
+    "history.pattern": "",
+    "history.suite": "verdict",
+    "history.quarantine": "codes errors history.pattern input_file verdict",
+    "options": (
+        "cluster codes errors fault limits partitioner scenario spelling split typed "
+        "verdict"
+    ),
+    "launch": "cluster errors escape gpus locks machine",
+    "agent": "cluster errors gpus launch",
+    "engines": "agent cluster errors launch machine options",
+    "worker.state": "errors partitioner trace",
+    "worker.process": "cluster errors gpus launch pickling worker.state",
+    "worker.taps": "launch stop trace worker.process worker.state",
+    "worker.families": "errors scenario trace worker.process worker.state worker.taps",
+    "worker.recording": (
+        "errors trace trace.files trace.folder worker.families worker.process "
+        "worker.state worker.taps"
+    ),
+    "worker.stepping": (
+        "cluster errors fault scenario split trace worker.families worker.process "
+        "worker.state worker.taps"
+    ),
+    "worker.workloads": "digits dyadic errors",
+    "worker.subjects": (
+        "cluster dyadic errors scenario split trace worker.families worker.process "
+        "worker.state worker.stepping worker.workloads"
+    ),
+    "worker.one_device": (
+        "errors evidence examples fault fed scenario trace trace.naming worker.process "
+        "worker.state worker.stepping worker.subjects worker.taps"
+    ),
+    "worker.in_flight": (
+        "scenario trace worker.one_device worker.state worker.stepping worker.taps"
+    ),
+    "worker": (
+        "cluster errors evidence fed launch pickling reported_steps scenario stop "
+        "target target.loading trace trace.files trace.naming worker.families "
+        "worker.in_flight worker.one_device worker.process worker.state "
+        "worker.stepping worker.subjects worker.taps"
+    ),
+    "compare": "details dyadic errors evidence flight trace trace.naming",
+    "diagnose.names": "",
+    "diagnose.seeds": "evidence trace",
+    "diagnose.fit": "compare",
+    "diagnose.context": "compare evidence trace",
+    "diagnose.keepers": "compare evidence trace",
+    "diagnose.addends": "compare diagnose.context trace",
+    "diagnose.astray": "compare diagnose.context diagnose.fit evidence trace",
+    "diagnose.own_shard": "diagnose.context trace",
+    "diagnose.shown_sums": "compare diagnose.context diagnose.fit trace",
+    "diagnose.hypotheses": (
+        "compare diagnose.addends diagnose.astray diagnose.context diagnose.fit "
+        "diagnose.keepers diagnose.names diagnose.own_shard diagnose.seeds "
+        "diagnose.shown_sums trace"
+    ),
+    "diagnose": (
+        "codes compare details diagnose.addends diagnose.astray diagnose.context "
+        "diagnose.fit diagnose.hypotheses diagnose.keepers diagnose.names "
+        "diagnose.own_shard diagnose.seeds diagnose.shown_sums errors evidence "
+        "examples flight spelling split trace verdict"
+    ),
+    "report": (
+        "cluster codes compare details errors escape history options scenario trace "
+        "verdict"
+    ),
+    "repro": (
+        "cluster codes digits dyadic errors gpus limits partitioner scenario split "
+        "target verdict"
+    ),
+    "environments": "errors launch trace trace.folder verdict verdict.document",
+    "shrink": "cluster errors limits options scenario verdict",
+    "observe": (
+        "cluster errors evidence examples fault fed flight gpus launch scenario stop "
+        "target trace trace.files xla"
+    ),
+    "summaries": "checking.launches details launch observe options trace verdict",
+    "checking": "",
+    "checking.detailing": "compare details evidence flight trace",
+    "checking.confirm": "diagnose evidence trace verdict",
+    "checking.origin": "evidence launch scenario target trace verdict",
+    "checking.kept": "errors escape evidence scenario trace.files",
+    "checking.uneven": "split",
+    "checking.stuck": "checking.uneven cluster codes launch trace trace.files verdict",
+    "checking.attempt": "errors observe",
+    "checking.controls": (
+        "checking.attempt checking.origin cluster compare diagnose evidence locks "
+        "observe scenario target"
+    ),
+    "checking.plan": "cluster errors fault machine options scenario spelling xla",
+    "checking.runs": "checking.plan evidence trace verdict",
+    "checking.further": (
+        "checking.kept checking.plan checking.runs errors evidence fault observe "
+        "options scenario spelling verdict"
+    ),
+    "checking.again": "checking.plan diagnose evidence observe scenario verdict",
+    "checking.uncompiled": "checking.again checking.runs scenario verdict",
+    "checking.drawing": (
+        "checking.again checking.runs diagnose diagnose.seeds evidence scenario trace "
+        "verdict"
+    ),
+    "checking.drift": (
+        "checking.again checking.runs cluster compare diagnose evidence scenario trace "
+        "verdict"
+    ),
+    "checking.failing": (
+        "checking.controls checking.origin checking.plan checking.runs checking.stuck "
+        "cluster errors evidence launch observe scenario split trace verdict xla"
+    ),
+    "checking.locating": (
+        "checking.attempt checking.plan compare diagnose diagnose.astray evidence "
+        "observe scenario target trace verdict"
+    ),
+    "checking.units": (
+        "checking.attempt checking.plan compare details diagnose diagnose.names "
+        "evidence observe target trace verdict"
+    ),
+    "checking.races": "checking.origin verdict",
+    "checking.flights": (
+        "checking.attempt checking.controls checking.origin checking.plan "
+        "checking.races diagnose evidence flight observe target verdict"
+    ),
+    "checking.lanes": "launch",
+    "checking.launches": "errors launch observe options spelling",
+    "checking.telling": "options scenario verdict",
+    "checking.own_keras": "errors observe options spelling",
+    "checking.debugging": (
+        "checking.launches checking.own_keras checking.plan errors fault launch "
+        "machine observe options stop target xla"
+    ),
+    "checking.judging": (
+        "checking.again checking.attempt checking.confirm checking.controls "
+        "checking.detailing checking.drawing checking.drift checking.failing "
+        "checking.flights checking.kept checking.locating checking.origin "
+        "checking.plan checking.runs checking.uncompiled checking.units details "
+        "diagnose errors evidence flight observe options target verdict"
+    ),
+    "checking.checker": (
+        "checking.further checking.judging checking.kept checking.lanes "
+        "checking.launches checking.own_keras checking.plan checking.runs "
+        "checking.telling engines errors expect launch machine observe options target "
+        "verdict xla"
+    ),
+    "api": "checking.checker errors fault launch options spelling target typed verdict",
     # Runs in the user's own process, which has TensorFlow.
-    "recording": {"errors", "machine", "typed", "worker.recording"},
-    "reported_steps": set(),
-    "call": {
-        "errors",
-        "cluster",
-        "fault",
-        "engines",
-        "limits",
-        "observe",
-        "launch",
-        "pickling",
-        "typed",
-    },
-    "doctor": {"errors", "gpus", "machine", "launch", "observe"},
+    "recording": "errors machine typed worker.recording",
+    "reported_steps": "",
+    "call": "cluster engines errors fault launch limits observe pickling typed",
+    "doctor": "errors gpus launch machine observe",
     # Catalogues of what users write: read without TensorFlow, run in tasks alone.
-    "samples": set(),
-    "faults": {"errors", "cluster", "split", "codes", "trace", "samples", "unusual"},
-    "unusual": {"cluster", "samples"},
-    "selftest": {*_TOP, "checking.checker", "faults", "unusual"},
-    "cli": {
-        *_REPORTED,
-        "checking.checker",
-        "checking.debugging",
-        "checking.kept",
-        "compare",
-        "doctor",
-        "environments",
-        "faults",
-        "history.pattern",
-        "history.quarantine",
-        "input_file",
-        "launch",
-        "repro",
-        "selftest",
-        "shrink",
-        "spelling",
-        "stop",
-        "summaries",
-        "trace",
-        "trace.folder",
-        "unusual",
-        "verdict.document",
-    },
-    "bench": {"api", "call", "fault", "limits", "verdict", "verdict.handed"},
-    "collected": {
-        "errors",
-        "history.suite",
-        "options",
-        "report",
-        "summaries",
-        "verdict",
-        "verdict.document",
-    },
-    "pytest_plugin": {
-        "bench",
-        "collected",
-        "errors",
-        "options",
-        "report",
-        "spelling",
-        "verdict",
-        "verdict.document",
-    },
-    "__init__": {
-        "api",
-        "call",
-        "fault",
-        "launch",
-        "reported_steps",
-        "recording",
-        "verdict",
-    },
-    "__main__": {"cli"},
+    "samples": "",
+    "faults": "cluster codes errors samples split trace unusual",
+    "unusual": "cluster samples",
+    "selftest": "checking.checker cluster errors faults options target unusual verdict",
+    "cli": (
+        "checking.checker checking.debugging checking.kept cluster codes compare "
+        "doctor environments errors escape faults history history.pattern "
+        "history.quarantine input_file launch machine options report repro scenario "
+        "selftest shrink spelling stop summaries target trace trace.folder unusual "
+        "verdict verdict.document"
+    ),
+    "bench": "api call fault limits verdict verdict.handed",
+    "collected": (
+        "errors history.suite options report summaries verdict verdict.document"
+    ),
+    "pytest_plugin": (
+        "bench collected errors options report spelling verdict verdict.document"
+    ),
+    "__init__": "api call fault launch recording reported_steps verdict",
+    "__main__": "cli",
 }
+ALLOWED = {layer: set(names.split()) for layer, names in _TAKES.items()}
