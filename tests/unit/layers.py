@@ -1,4 +1,4 @@
-"""Who may import whom: what each module or package may take of distbench.
+"""Who imports whom: what each module or package takes of distbench, and may take.
 
 The longest name here that a module begins with says which it belongs to; its own
 modules it may always import. `launch` and `worker` meet in files and messages only;

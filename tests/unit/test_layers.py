@@ -80,14 +80,17 @@ def test_no_layer_imports_itself_in_a_circle() -> None:
 def test_imports_point_downwards(layer: str) -> None:
     files = [path for path in list_files() if name_layer(path) == layer]
     assert files
+    unused = set(ALLOWED[layer])
     for path, module in ((p, m) for p in files for m in list_imports(p)):
         top, _, rest = module.partition(".")
         if top == "distbench" and rest:
             target = find_layer(rest)
             allowed = target == layer or target in ALLOWED[layer]
             assert allowed, f"{path} imports {module}"
+            unused.discard(target)
         if layer.partition(".")[0] != "worker":
             assert top not in HEAVY, f"{path} imports {module}; only worker may"
+    assert not unused, f"{layer} imports no {', '.join(unused)}: say so in layers.py"
 
 
 @pytest.mark.parametrize("layer", ["compare", "diagnose", "report"])
