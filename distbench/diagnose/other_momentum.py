@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from distbench.compare.changes import find_changes
-from distbench.compare.pair import Pair
 from distbench.compare.ratio import are_same_factors
 from distbench.diagnose.context import Context
 from distbench.diagnose.fit import Row, drop_empty, fit_weights, leaves_nothing
@@ -16,7 +13,7 @@ _LEAST = 1e-3
 """Of a share of an old value that is no larger nothing is known: it may be rounding."""
 
 
-def fit_momentum(context: Context, cases: Sequence[Pair]) -> float | None:
+def fit_momentum(context: Context) -> float | None:
     """How many times as far an average goes as on one device, to the same examples.
 
     One device goes a part of the way to x, e = κ (x - b), and the copies on average
@@ -25,14 +22,13 @@ def fit_momentum(context: Context, cases: Sequence[Pair]) -> float | None:
     another x looks alike.
 
     Args:
-        context: Wrong totals.
-        cases: Those of one variable, which is read as the mean of its copies.
+        context: Wrong totals of one variable, which is read as the mean of its copies.
 
     Returns:
         κ'/κ; None where something else explains it as well, or this does not.
     """
     rows = []
-    for number, case in enumerate(cases):
+    for number, case in enumerate(context.cases):
         info, step = context.infos[case.key.variable], case.key.step
         changes = find_changes(context.evidence, info, step)
         if changes is None or not (info.averages or context.replicas == 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,15 +18,24 @@ from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.hypotheses.collected import UNCLEARED, foretell_collected
 from distbench.diagnose.names import name_replicas
 from distbench.diagnose.other_momentum import fit_momentum
-from distbench.trace import STATE
+from distbench.trace import STATE, Phase
 from distbench.verdict import Finding
 
-Told = tuple[str, tuple[int, ...] | None]
-"""What happened, and to which replicas; None where all have a part in it."""
-Named = tuple[str, str, float | None]
-"""Code and words of a sum that was made in a wrong way, and what it is times."""
 _ADD_UP = "Aggregation SUM adds up what each replica adds."
 _EXTREMES = "every replica holds the largest or smallest value of its own examples"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """What is said of a variable; see `Explained`."""
+
+    code: str = "metric-wrong"
+    detail: str
+    confidence: float = 1.0
+    phase: Phase = "variable"
+    replicas: tuple[int, ...] | None = None
+    ratio: float | None = None
+    advice: str = ""
 
 
 def explain_averages(context: Context) -> tuple[Explained, ...]:
@@ -35,44 +44,25 @@ def explain_averages(context: Context) -> tuple[Explained, ...]:
     The first step alone is told: nothing sets it right again, so what a later one
     leaves is made of it.
     """
-    found: dict[Named, list[Pair]] = {}
-    for part in context.part_by_variable():
-        cases = list(part.cases)
-        made = "what the step adds to the mean of its copies is that of"
-        named = _name_sum(context, cases, made)
-        found.setdefault(named or _name_own_steps(context, cases), []).extend(cases)
-    return tuple(
-        Explained(
-            code=code,
-            detail=detail,
-            confidence=0.0 if code == "unexplained" else 1.0,
-            cases=tuple(cases),
-            phase="variable",
-            ratio=ratio,
-        )
-        for (code, detail, ratio), cases in found.items()
-    )
+    return _tell_together(context, _name_mean)
 
 
-def _name_own_steps(context: Context, cases: list[Pair]) -> Named:
-    """What is said of a mean of copies that is no multiple of what is due."""
-    copies = [
-        changes.replicas
-        for case in cases
-        if (
-            changes := find_changes(
-                context.evidence, context.infos[case.key.variable], case.key.step
-            )
-        )
-    ]
-    if all(change_alike(each) for each in copies):
-        return "unexplained", "no known cause explains what is wrong", None
-    return (
-        "replicas-diverged",
+def _name_mean(context: Context) -> _Said:
+    made = "what the step adds to the mean of its copies is that of"
+    named = _name_sum(context, made)
+    if named is not None:
+        return named
+    if all(
+        changes is None or change_alike(changes.replicas)
+        for changes in _find_all(context)
+    ):
+        words = "no known cause explains what is wrong"
+        return _Said(code="unexplained", detail=words, confidence=0.0)
+    words = (
         "each replica takes a step of its own, and what their copies hold on average "
-        "is not what one device has",
-        None,
+        "is not what one device has"
     )
+    return _Said(code="replicas-diverged", detail=words)
 
 
 def explain_totals(context: Context) -> tuple[Explained, ...]:
@@ -82,54 +72,38 @@ def explain_totals(context: Context) -> tuple[Explained, ...]:
     steps of a program, as slots do. A sum that they took in a wrong way is one mistake,
     whatever power of it each of them takes.
     """
-    found: dict[tuple[Named, str], list[Pair]] = {}
-    rest: list[Pair] = []
-    for part in context.part_by_variable():
-        cases = list(part.cases)
-        named = _name_state(context, cases)
-        (rest if named is None else found.setdefault(named, [])).extend(cases)
-    sums = tuple(
-        Explained(
-            code=code,
-            detail=detail,
-            confidence=1.0,
-            cases=tuple(cases),
-            phase="variable",
-            ratio=ratio,
-            advice=advice,
-        )
-        for ((code, detail, ratio), advice), cases in found.items()
-    )
-    left = context.select(tuple(rest))
+    sums = _tell_together(context, _name_state)
+    told = {case.key for cause in sums for case in cause.cases}
+    left = context.select(tuple(c for c in context.cases if c.key not in told))
     kept = _tell_uncleared(left)
     if kept is not None:
         return (*sums, kept)
     return sums + _tell_together(left, _tell_total)
 
 
-def _name_state(context: Context, cases: list[Pair]) -> tuple[Named, str] | None:
-    """What was done in a wrong way to state, and advice of its own, or ""."""
-    times = fit_momentum(context, cases)
+def _name_state(context: Context) -> _Said | None:
+    """What was done in a wrong way to state that is no metric."""
+    times = fit_momentum(context)
     if times is not None:
         words = (
             f"what examples make of it is right, but it goes {times:.4g} times as far "
             "to that: its momentum is another one"
         )
-        return ("hyperparameter-differs", words, float(f"{times:.4g}")), ""
-    if _are_shared(context, cases):
+        ratio = float(f"{times:.4g}")
+        return _Said(code="hyperparameter-differs", detail=words, ratio=ratio)
+    if _are_shared(context):
         made = "every replica holds the same, and what a step adds to it is that of"
-        named = _name_sum(context, cases, made)
-        return None if named is None else (named, "")
-    if not _are_shares_averaged(context, cases):
+        return _name_sum(context, made)
+    if not _are_shares_averaged(context):
         return None
     made = (
         "each replica adds what its own shard gives, and what is read, the mean of "
         "the copies, is"
     )
-    named = _name_sum(context, cases, made)
-    if named is None:
-        return None
-    return named, _ADD_UP if named[0] == "mean-instead-of-sum" else ""
+    named = _name_sum(context, made)
+    if named is not None and named.code == "mean-instead-of-sum":
+        return replace(named, advice=_ADD_UP)
+    return named
 
 
 def _tell_uncleared(context: Context) -> Explained | None:
@@ -138,9 +112,7 @@ def _tell_uncleared(context: Context) -> Explained | None:
     It trains nothing in this step, and is no metric: what it keeps is applied later.
     """
     held: list[Pair] = []
-    for case in context.cases:
-        info = context.infos[case.key.variable]
-        changes = find_changes(context.evidence, info, case.key.step)
+    for case, changes in zip(context.cases, _find_all(context), strict=True):
         if changes is None or np.any(changes.whole.after):
             return None
         held += [
@@ -175,7 +147,7 @@ def leave_out_misled(context: Context, counts: Mapping[int, set[str]]) -> Contex
             counts.get(case.key.step, set()) - {case.key.variable}
             for case in part.cases
         )
-        if not is_led or _fit_factor(list(part.cases)):
+        if not is_led or _fit_factor(part.cases):
             kept += part.cases
     return context.select(tuple(kept))
 
@@ -211,35 +183,39 @@ def explain_results(context: Context) -> tuple[Explained, ...]:
 
 
 def _tell_together(
-    context: Context, tell: Callable[[Context, list[Pair]], Told]
+    context: Context, tell: Callable[[Context], _Said | None]
 ) -> tuple[Explained, ...]:
-    found: dict[Told, list[Pair]] = {}
+    """A finding for all variables of which the same is said, where anything is."""
+    found: dict[_Said, list[Pair]] = {}
     for part in context.part_by_variable():
-        found.setdefault(tell(context, list(part.cases)), []).extend(part.cases)
+        if (said := tell(part)) is not None:
+            found.setdefault(said, []).extend(part.cases)
     return tuple(
         Explained(
-            code="metric-wrong",
-            detail=detail,
-            confidence=1.0,
+            code=said.code,
+            detail=said.detail,
+            confidence=said.confidence,
             cases=tuple(cases),
-            phase="loss",
-            replicas=replicas,
+            phase=said.phase,
+            replicas=said.replicas,
+            ratio=said.ratio,
+            advice=said.advice,
         )
-        for (detail, replicas), cases in found.items()
+        for said, cases in found.items()
     )
 
 
-def _name_sum(context: Context, cases: list[Pair], made: str) -> Named | None:
+def _name_sum(context: Context, made: str) -> _Said | None:
     """How a sum was made of which state takes the first or the second power.
 
     What is negative somewhere is made of no squares.
 
     Args:
-        context: Wrong values.
-        cases: Those of one variable.
+        context: Wrong values of one variable.
         made: Words for what is that of such a sum.
     """
-    fit, n = _fit_factor(cases), context.replicas
+    cases, n = context.cases, context.replicas
+    fit = _fit_factor(cases)
     if fit is None:
         return None
     powers = (1, 2) if all(np.all(_find_due(context, c) >= 0) for c in cases) else (1,)
@@ -248,7 +224,7 @@ def _name_sum(context: Context, cases: list[Pair], made: str) -> Named | None:
         ("double-reduction", f"N = {n} times the sum", float(n)),
     ):
         if any(are_same_factors(fit, factor**power) for power in powers):
-            return code, f"{made} {what}", factor
+            return _Said(code=code, detail=f"{made} {what}", ratio=factor)
     return None
 
 
@@ -257,9 +233,13 @@ def _find_due(context: Context, case: Pair) -> Array:
     return densify(context.evidence.reference.values[case.key])
 
 
-def _tell_result(context: Context, cases: list[Pair]) -> Told:
+def _tell_result(context: Context) -> _Said:
+    return _Said(phase="loss", detail=_name_result(context, context.cases))
+
+
+def _name_result(context: Context, cases: Sequence[Pair]) -> str:
     if not all(np.all(np.isfinite(case.observed)) for case in cases):
-        return "what the metric shows is Inf or NaN", None
+        return "what the metric shows is Inf or NaN"
     fit = _fit_factor(cases)
     times = "not" if fit is None else f"{fit:.6g} times"
     held = (
@@ -267,7 +247,7 @@ def _tell_result(context: Context, cases: list[Pair]) -> Told:
         if _holds_extremes(context, cases[0])
         else "each part of the metric's state is what the replicas can add up to,"
     )
-    return f"{held} but what it shows is {times} what one device shows", None
+    return f"{held} but what it shows is {times} what one device shows"
 
 
 def _holds_extremes(context: Context, case: Pair) -> bool:
@@ -275,10 +255,7 @@ def _holds_extremes(context: Context, case: Pair) -> bool:
     metric = next(
         m for m in context.evidence.observed.metrics if m.name == case.key.variable
     )
-    found = [
-        find_changes(context.evidence, context.infos[path], case.key.step)
-        for path in metric.state
-    ]
+    found = (_find_change(context, path, case.key.step) for path in metric.state)
     return all(map(_are_extremes, found))
 
 
@@ -295,12 +272,20 @@ def _are_extremes(changes: Changes | None) -> bool:
     )
 
 
-def _tell_total(context: Context, cases: list[Pair]) -> Told:
+def _tell_total(context: Context) -> _Said:
+    detail, replicas = _name_total(context, context.cases)
+    return _Said(phase="loss", detail=detail, replicas=replicas)
+
+
+def _name_total(
+    context: Context, cases: Sequence[Pair]
+) -> tuple[str, tuple[int, ...] | None]:
+    """What is wrong, and by which replicas; None where all have a part in it."""
     if not all(np.all(np.isfinite(case.observed)) for case in cases):
         return "what the replicas add to it is Inf or NaN", None
     if context.replicas == 1:
         return f"{_tell_factor(cases, 'what is added to it')} what is due", None
-    if _are_shared(context, cases):
+    if _are_shared(context):
         fit = _fit_factor(cases)
         times = "not" if fit is None else f"{fit:.6g} times"
         return (
@@ -312,7 +297,7 @@ def _tell_total(context: Context, cases: list[Pair]) -> Told:
     for case in cases:
         for replica, change in _list_apart(context, case):
             apart.setdefault(replica, []).append(change)
-    if not apart and all(map(_are_extremes, _find_all(context, cases))):
+    if not apart and all(map(_are_extremes, _find_all(context))):
         return f"{_EXTREMES}, and what is read of them is their sum", None
     if not apart:
         return (
@@ -327,31 +312,34 @@ def _tell_total(context: Context, cases: list[Pair]) -> Told:
     return f"{told} what the global batch adds", replicas
 
 
-def _are_shared(context: Context, cases: list[Pair]) -> bool:
+def _are_shared(context: Context) -> bool:
     """Whether all replicas make the same of it, though their shards do not."""
-    found = _find_all(context, cases)
+    found = _find_all(context)
     return all(changes is not None and changes.is_shared for changes in found)
 
 
-def _are_shares_averaged(context: Context, cases: list[Pair]) -> bool:
+def _are_shares_averaged(context: Context) -> bool:
     """Whether copies are read as their mean, each with what its shard gives."""
-    return all(context.infos[case.key.variable].averages for case in cases) and not any(
-        True for case in cases for _ in _list_apart(context, case)
+    return all(
+        context.infos[case.key.variable].averages
+        and not any(True for _ in _list_apart(context, case))
+        for case in context.cases
     )
 
 
-def _find_all(context: Context, cases: list[Pair]) -> list[Changes | None]:
-    """What each of some steps does to each copy."""
-    return [
-        find_changes(context.evidence, context.infos[c.key.variable], c.key.step)
-        for c in cases
-    ]
+def _find_all(context: Context) -> list[Changes | None]:
+    """What the step of each wrong value does to each copy."""
+    cases = context.cases
+    return [_find_change(context, c.key.variable, c.key.step) for c in cases]
+
+
+def _find_change(context: Context, path: str, step: int) -> Changes | None:
+    return find_changes(context.evidence, context.infos[path], step)
 
 
 def _list_apart(context: Context, case: Pair) -> Iterator[tuple[int, Array]]:
     """Replicas that do not add what their shard alone does, and what they add."""
-    info = context.infos[case.key.variable]
-    changes = find_changes(context.evidence, info, case.key.step)
+    changes = _find_change(context, case.key.variable, case.key.step)
     for replica, change in enumerate([] if changes is None else _split(changes)):
         observed, expected = change
         if np.any(np.abs(observed - expected) > case.margin.bound):
@@ -363,12 +351,12 @@ def _split(changes: Changes) -> list[tuple[Array, Array]]:
     return [(replica.change, shard.change) for replica, shard in pairs]
 
 
-def _tell_factor(cases: list[Pair], what: str) -> str:
+def _tell_factor(cases: Sequence[Pair], what: str) -> str:
     fit = _fit_factor(cases)
     return f"{what} is not" if fit is None else f"{what} is {fit:.6g} times"
 
 
-def _fit_factor(cases: list[Pair]) -> float | None:
+def _fit_factor(cases: Sequence[Pair]) -> float | None:
     """One factor between all that was seen and what is due, if there is one."""
     fit = fit_cases(cases)
     return None if fit is None or fit.residual_share > SAME else fit.ratio
