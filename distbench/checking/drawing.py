@@ -49,9 +49,7 @@ def _is_open(first: First) -> bool:
     judgement = first.judgement
     if scenario.given_draws or scenario.faults or scenario.in_flight > 1:
         return False
-    is_hidden = bool(evidence.reference.notes.get("draws")) and (
-        "loss" not in judgement.references
-    )
+    is_hidden = bool(evidence.reference.draws) and ("loss" not in judgement.references)
     if evidence.subject.compiled or not (is_hidden or _draws_anew(evidence)):
         return False
     shared = any(f.code == _SHARED and not f.warning for f in judgement.findings)

@@ -134,7 +134,7 @@ class Looking:
 def _shows_own(item: Planned, evidence: Evidence) -> bool:
     """Whether a look at replicas may show what is taken of the own shard."""
     scenario = item.scenario
-    is_drawn = bool(evidence.reference.notes.get("draws"))
+    is_drawn = bool(evidence.reference.draws)
     is_other = bool(scenario.faults or scenario.restore_from)
     # Of a pipeline one device trains on what the replicas got.
     is_read = scenario.workload == PIPELINE

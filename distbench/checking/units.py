@@ -122,7 +122,7 @@ def _list_wrong(judgement: Judgement) -> list[str]:
 
 def _find_factor(evidence: Evidence, path: str) -> float | None:
     """N or 1/N, if all replicas hold so much of one device's value at all times."""
-    infos = {v.path: v for v in evidence.observed.variables}
+    infos = evidence.observed.by_path
     if path not in infos or _is_trained(infos[path]):
         return None
     replicas = evidence.observed.replicas

@@ -140,7 +140,7 @@ class _Comparing:
         self._noise = noise
         self._source = source
         self._expected = Expected(evidence)
-        self._infos = {info.path: info for info in evidence.observed.variables}
+        self._infos = evidence.observed.by_path
 
     def compare(self, key: TraceKey) -> Apart | None:
         """What is apart at a place; None where nothing is, or another cause is."""

@@ -38,9 +38,8 @@ def list_led(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
         return
     # A free run has left the reference behind after its first step.
     steps = 1 if evidence.tier == "free" else evidence.observed.steps
-    shared, metrics = _list_shared(evidence), evidence.observed.metrics
-    taken = _list_taken(evidence)
-    shown = {path for metric in metrics for path in metric.state}
+    shared, taken = _list_shared(evidence), _list_taken(evidence)
+    shown = evidence.observed.metric_paths
     for info in evidence.observed.variables:
         is_read = is_read_first(info) and info.path not in shown
         is_one = info.synchronised or is_read
@@ -84,8 +83,7 @@ def find_own_statistic(evidence: Evidence, noise: Noise) -> str | None:
     of derivatives, as a curvature: these are there after the losses, and what they have
     to be is the derivative of the whole wherever the losses make that up.
     """
-    counted = {path for metric in evidence.observed.metrics for path in metric.state}
-    counted |= _list_shared(evidence)
+    counted = evidence.observed.metric_paths | _list_shared(evidence)
     made = evidence.observed.notes.get("of_derivatives", ())
     counted |= set(cast(Sequence[str], made))
     for info in evidence.observed.variables:

@@ -48,7 +48,7 @@ class Pairs:
     def __init__(self, evidence: Evidence, noise: Noise) -> None:
         self._evidence = evidence
         self._noise = noise
-        self._infos = {info.path: info for info in evidence.observed.variables}
+        self._infos = evidence.observed.by_path
         self._exact = evidence.tier == "exact"
         self._factors = Factors(evidence.reference)
         self._expected = Expected(evidence)

@@ -6,6 +6,8 @@ is said here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from distbench.compare.bounds import bound_sum, bound_underflow, find_roundoff
@@ -27,7 +29,7 @@ class ReplayMargins:
         evidence: Evidence,
         noise: Noise,
         expected: Expected,
-        infos: dict[str, VariableInfo],
+        infos: Mapping[str, VariableInfo],
     ) -> None:
         self._evidence = evidence
         self._noise = noise

@@ -36,7 +36,7 @@ def find_cut_sensitive(evidence: Evidence) -> tuple[TraceKey, ...]:
     numbers for shards, which tells nothing.
     """
     uncut = evidence.probes.get("uncut")
-    if uncut is None or evidence.reference.notes.get("draws"):
+    if uncut is None or evidence.reference.draws:
         return ()
     shapes = {v.path: v.shape for v in evidence.reference.variables}
     given: dict[TraceKey, Value] = {}

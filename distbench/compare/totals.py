@@ -131,7 +131,7 @@ def list_in_full(evidence: Evidence) -> tuple[str, ...]:
     counts. What divides by such a count is right nevertheless, as in a metric, so that
     what metrics show is left to them.
     """
-    shown = {path for metric in evidence.observed.metrics for path in metric.state}
+    shown = evidence.observed.metric_paths
     found: dict[str, bool] = {}
     for changes in list_changes(evidence):
         gain, n = changes.whole.change, len(changes.replicas)

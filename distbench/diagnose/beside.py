@@ -62,7 +62,7 @@ def _is_untouched(found: Finding, corrected: Evidence, seen: Evidence) -> bool:
 
 def _is_off_by_it(found: Finding, first: Finding, seen: Evidence) -> bool:
     """Whether state is off by a multiple of what the sums that it is made with are."""
-    infos = {info.path: info for info in seen.observed.variables}
+    infos = seen.observed.by_path
     sums = {path: _list_errors(seen, first, path) for path in first.variables}
     return all(
         any(

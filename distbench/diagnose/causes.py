@@ -149,8 +149,7 @@ def _explain_start(context: Context) -> Explained | None:
     """
     first = min(case.key.step for case in context.cases)
     start = context.select(tuple(c for c in context.cases if c.key.step == first))
-    metrics = context.evidence.observed.metrics
-    shown = {path for metric in metrics for path in metric.state}
+    shown = context.evidence.observed.metric_paths
     keeps = any(
         not info.synchronised and info.path not in shown
         for info in context.infos.values()

@@ -83,9 +83,7 @@ class Context:
     @property
     def infos(self) -> Mapping[str, VariableInfo]:
         """The subject's variables by path."""
-        return self.work_out(
-            "infos", lambda: {v.path: v for v in self.evidence.observed.variables}
-        )
+        return self.evidence.observed.by_path
 
     @property
     def is_right_elsewhere(self) -> bool:
@@ -116,20 +114,18 @@ class Context:
     def draws_nothing(self) -> bool:
         """Whether it is known that no step draws random numbers."""
         traces = (self.evidence.observed, self.evidence.reference)
-        found = [trace.notes.get("draws") for trace in traces]
-        return all(draws is not None and not draws for draws in found)
+        return all(trace.draws is not None and not trace.draws for trace in traces)
 
     @property
     def draws_some(self) -> bool:
         """Whether it is known that some step draws random numbers."""
         traces = (self.evidence.observed, self.evidence.reference)
-        return any(trace.notes.get("draws") for trace in traces)
+        return any(trace.draws for trace in traces)
 
     @property
     def drawn_at(self) -> str:
         """Where a step of one device draws random numbers first; empty if not known."""
-        draws = self.evidence.reference.notes.get("draws")
-        return min(draws, default="") if isinstance(draws, Mapping) else ""
+        return min(self.evidence.reference.draws or (), default="")
 
     def select(self, cases: tuple[Pair, ...]) -> Context:
         """This context with some of its wrong values alone."""

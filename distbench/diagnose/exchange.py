@@ -69,7 +69,7 @@ def is_joined(evidence: Evidence, noise: Noise) -> bool:
     tells: it gives its shards what the collectives of the global batch give.
     """
     is_known = exchanges(evidence, "data") and "exchanged" in evidence.probes
-    if not is_known or evidence.reference.notes.get("draws"):
+    if not is_known or evidence.reference.draws:
         return False
     nature = find_nature(evidence, noise)
     is_open = nature.grouped and not nature.lost
@@ -87,8 +87,7 @@ def means_whole(evidence: Evidence, nature: Nature) -> bool:
     One device has other random numbers than the replicas, and rounds a narrow dtype in
     another way.
     """
-    draws = evidence.reference.notes.get("draws")
-    return is_of_all(evidence) and not draws and not nature.lost
+    return is_of_all(evidence) and not (evidence.reference.draws or nature.lost)
 
 
 def hides_gradients(evidence: Evidence) -> bool:

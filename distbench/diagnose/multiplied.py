@@ -50,7 +50,7 @@ def move_multiplied(
 
 def _list_numbers(evidence: Evidence, chain: Chain) -> dict[str, dict[int, Judged]]:
     """Wrong numbers of the model by step, of those that no gradient leads."""
-    infos = {info.path: info for info in evidence.observed.variables}
+    infos = evidence.observed.by_path
     found: dict[str, dict[int, Judged]] = {}
     for link in (*chain.broken, *chain.following):
         c, pair = link.comparison, link.pair

@@ -55,7 +55,7 @@ def is_decided_so(found: Finding, first: Finding, evidence: Evidence) -> bool:
         return False
     if found.phase == "loss":
         return found.code == "loss-misreported"  # its gradients are right
-    infos = {info.path: info for info in observed.variables}
+    infos = observed.by_path
     return all(
         path in infos and is_number(infos[path]) and not infos[path].trainable
         for path in found.variables

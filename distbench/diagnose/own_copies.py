@@ -73,7 +73,7 @@ def _holds_parts(evidence: Evidence, finding: Finding) -> bool:
     """Whether the copies of all state of a finding differ and add up."""
     if finding.phase not in UPDATED or finding.code not in _OF_OWN:
         return False
-    infos = {info.path: info for info in evidence.observed.variables}
+    infos = evidence.observed.by_path
     return all(
         path in infos
         and infos[path].role == finding.phase

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -33,8 +32,8 @@ def find_shared_randomness(evidence: Evidence, noise: Noise) -> Finding | None:
 
     Only a warning where every draw is that of a layer of the framework.
     """
-    found = evidence.reference.notes.get("draws")
-    if not isinstance(found, Mapping):
+    found = evidence.reference.draws
+    if found is None:
         return None
     own_seeds = find_seeds_of_batch(evidence)
     draws = {place: whose for place, whose in found.items() if place not in own_seeds}

@@ -125,7 +125,7 @@ def _rate_hypothesis(
     shares: list[float] = []
     full = True
     count = len(context.cases)
-    draws = context.evidence.reference.notes.get("draws")
+    draws = context.evidence.reference.draws
     needed = _NEEDED_OF_CHANCE if draws else NEEDED
     for number, case in enumerate(context.cases):
         if not full and (sum(shares) + count - number) < least * count:

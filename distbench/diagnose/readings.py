@@ -179,7 +179,7 @@ def _let_meet(evidence: Evidence) -> Iterator[Reading]:
     """
     is_led = "met-sum" in evidence.probes and goes_on_from_gradients(evidence)
     given = give_exchanged(evidence) if is_led else None
-    if given is None or evidence.reference.notes.get("draws"):
+    if given is None or evidence.reference.draws:
         return
     # Shards that go on from their own sums alone may have no nature at all.
     noise = measure_noise(given)
@@ -249,7 +249,7 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
     What other replicas have part in makes a loss that no shard has, so a replica cannot
     be held against its own. How far rounding moves the global batch's is measured.
     """
-    if evidence.reference.notes.get("draws"):
+    if evidence.reference.draws:
         return
     left_open = list(_leave_open(_limit(evidence, lost=nature.lost), noise))
     yield from left_open

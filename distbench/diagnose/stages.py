@@ -89,7 +89,7 @@ def _list_wrong_counts(evidence: Evidence, wrong: list[Judged]) -> dict[int, set
 
     What a metric counts leads nothing but what it shows.
     """
-    shown = {path for metric in evidence.observed.metrics for path in metric.state}
+    shown = evidence.observed.metric_paths
     counts = find_counts(evidence) - shown
     found: dict[int, set[str]] = {}
     for link in wrong:

@@ -32,7 +32,7 @@ def explain_start(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
     if evidence.subject.restored:
         yield from explain_restored(evidence, chain, start)
         return
-    infos = {v.path: v for v in evidence.reference.variables}
+    infos = evidence.reference.by_path
     groups: dict[tuple[Phase, str, str], list[Judged]] = {}
     for link in start:
         code, words = _name_start(link, infos)
@@ -59,7 +59,7 @@ def _place_group(group: tuple[tuple[Phase, str, str], list[Judged]]) -> tuple[in
 def explain_apart(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
     """Replicas whose state differs though every link of each of them holds."""
     apart = [j for j in chain.apart if j.comparison.step != INITIAL]
-    infos = {v.path: v for v in evidence.reference.variables}
+    infos = evidence.reference.by_path
     statistics, slots, rest = [], [], []
     for link in apart:
         info = infos.get(link.comparison.variable)
@@ -115,7 +115,7 @@ def _are_near(evidence: Evidence, link: Judged) -> bool:
 def _list_sums(evidence: Evidence, link: Judged) -> Iterator[tuple[Value, Value]]:
     """The sum that a replica had for a variable that is apart, with the first one's."""
     c, observed = link.comparison, evidence.observed
-    info = {v.path: v for v in observed.variables}.get(c.variable)
+    info = observed.by_path.get(c.variable)
     owner = c.variable if info is None else info.owner
     found = observed.select(step=c.step, phase="reduced_gradient", variable=owner)
     first: dict[int, Value] = {}

@@ -108,7 +108,7 @@ def _list_unmoved(evidence: Evidence, chain: Chain, phase: Phase) -> Iterator[Ju
     """
     made = evidence.observed.notes.get("of_derivatives", ())
     of_gradients = {*evidence.subject.kept, *cast(Sequence[str], made)}
-    infos = {info.path: info for info in evidence.observed.variables}
+    infos = evidence.observed.by_path
     for link in chain.following:
         c = link.comparison
         if c.phase != phase or c.relation in OF_COPIES or c.step == INITIAL:

@@ -62,7 +62,7 @@ class Weighed:
     @cached_property
     def _chain(self) -> Chain:
         evidence = self._reading.evidence
-        infos = {v.path: v for v in evidence.observed.variables}
+        infos = evidence.observed.by_path
         return judge_chain(self._judged, infos, free=evidence.tier == "free")
 
     @property
@@ -193,7 +193,7 @@ def _find_lack_of_proof(
         )
     if hidden:
         noise, advice = "noise of correct runs", "use fewer examples or a wider dtype"
-        if reading.evidence.reference.notes.get("draws"):
+        if reading.evidence.reference.draws:
             noise = "scatter of the random numbers that the step draws"
             advice = "check it without these too (a dropout's rate of 0)"
         return Status.UNDECIDABLE, (

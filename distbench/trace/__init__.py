@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from distbench.errors import BadInputError
-from distbench.trace.owners import rename_owner
+from distbench.trace.infos import MetricInfo as MetricInfo
+from distbench.trace.infos import VariableInfo as VariableInfo
 from distbench.trace.shelf import Shelved
 from distbench.trace.values import SparseRows as SparseRows
 from distbench.trace.values import Value as Value
@@ -144,83 +145,6 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VariableInfo:
-    """What is known of a variable of the subject.
-
-    Attributes:
-        path: Unique name, equal on one device and on the cluster.
-        role: `variable` (of the model), `slot` (any other state of the optimizer) or
-            `iterations` (an integer step counter).
-        of: Path of the model variable that a slot belongs to, or `""`.
-        shape: Shape of one replica's value.
-        dtype: NumPy name of the dtype.
-        synchronised: Whether all replicas are meant to hold the same value.
-        trainable: Whether the subject trains it by gradients.
-        adds_up: Whether what the replicas hold is read as its sum.
-        averages: Whether what the replicas assign to it, or hold, is averaged.
-        takes_first: Whether what the first replica assigns to it, or holds, stands for
-            all.
-        is_carried: Whether every replica has it for itself and a step makes nothing of
-            it but what it holds next.
-        listed: Whether the subject lists it, where it is no state of an optimizer.
-        between: Whether no step uses it: a program holds it, and its loop may use it
-            between two steps.
-    """
-
-    path: str
-    role: Literal["variable", "slot", "iterations"]
-    shape: tuple[int, ...]
-    dtype: str
-    of: str = ""
-    synchronised: bool = True
-    trainable: bool = True
-    adds_up: bool = False
-    averages: bool = False
-    takes_first: bool = False
-    is_carried: bool = False
-    listed: bool = True
-    between: bool = False
-
-    @property
-    def is_mean_of_copies(self) -> bool:
-        """Whether it trains as the mean of copies that each replica has for itself.
-
-        That mean is its value, whatever the copies are, as under local SGD.
-        """
-        is_own = not self.synchronised and self.role == "variable"
-        return is_own and self.trainable and self.averages
-
-    @property
-    def owner(self) -> str:
-        """Path of the model variable that a slot belongs to, or else its own."""
-        return self.of or self.path
-
-    @property
-    def kind(self) -> str:
-        """What an optimizer calls a slot: its path, with `*` for its variable's.
-
-        That is one place: see `rename_owner`.
-        """
-        return rename_owner(self.path, self.of, "*") if self.of else self.path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricInfo:
-    """A number, or several, that a metric makes of its state and shows.
-
-    What it shows after a step is recorded under the phase `loss` and its name, as
-    `WHOLE`: replicas have only parts of it.
-
-    Attributes:
-        name: Unique among metrics.
-        state: Paths of its variables.
-    """
-
-    name: str
-    state: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """An immutable record of one run.
 
@@ -235,6 +159,7 @@ class Trace:
         metrics: What the subject shows besides its loss.
         resized: Examples of each replica in steps whose batch has another size, as the
             last one of an epoch often has.
+        by_path: What is known of each variable.
         dtypes: The dtype in which each variable, and the loss (`""`), was computed.
         steps: Number of steps that were recorded.
         calls: Number of updates that a step makes, at least 1.
@@ -249,6 +174,7 @@ class Trace:
     notes: Mapping[str, object] = field(default_factory=dict)
     metrics: tuple[MetricInfo, ...] = ()
     resized: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    by_path: Mapping[str, VariableInfo] = field(init=False, repr=False)
     dtypes: Mapping[str, str] = field(init=False, repr=False)
     steps: int = field(init=False, repr=False)
     calls: int = field(init=False, repr=False)
@@ -260,7 +186,9 @@ class Trace:
             for array in () if isinstance(held, Shelved) else list_arrays(held):
                 array.setflags(write=False)
         object.__setattr__(self, "values", values)
-        dtypes = {variable.path: variable.dtype for variable in self.variables}
+        by_path = {variable.path: variable for variable in self.variables}
+        object.__setattr__(self, "by_path", MappingProxyType(by_path))
+        dtypes = {path: variable.dtype for path, variable in by_path.items()}
         if (loss := self.notes.get("loss_dtype")) is not None:
             dtypes[""] = str(loss)
         object.__setattr__(self, "dtypes", MappingProxyType(dtypes))
@@ -275,6 +203,16 @@ class Trace:
     def digested(self) -> bool:
         """Whether it has digests in the place of all values but losses."""
         return bool(self.notes.get(DIGESTS))
+
+    @property
+    def draws(self) -> Mapping[str, str] | None:
+        """Whose random numbers a step draws, by the place; None where not known."""
+        return cast("Mapping[str, str] | None", self.notes.get("draws"))
+
+    @property
+    def metric_paths(self) -> frozenset[str]:
+        """Paths of the variables that metrics are made of."""
+        return frozenset(path for metric in self.metrics for path in metric.state)
 
     def get_shards(self, step: int) -> tuple[int, ...]:
         """Examples of each replica in a step."""

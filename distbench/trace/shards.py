@@ -24,7 +24,7 @@ def join_shards(trace: Trace, other: Trace) -> Trace:
             `rows/part_1/m` does `rows/part_0/m`.
         other: What it is to be compared with; where both cut alike, shards stay.
     """
-    infos = {v.path: v for v in trace.variables}
+    infos = trace.by_path
     theirs = group_shards(v.path for v in other.variables)
     joined = {
         name: [infos[path] for path in paths]

@@ -109,8 +109,7 @@ def _find_apart(
 
 def _list_own(context: Context) -> tuple[str, ...]:
     """State of the model of which every replica has its own, metrics left out."""
-    metrics = context.evidence.observed.metrics
-    shown = {path for metric in metrics for path in metric.state}
+    shown = context.evidence.observed.metric_paths
     return tuple(
         path
         for path, info in context.infos.items()
