@@ -336,9 +336,9 @@ def _tells(reading: Reading, judgement: Judgement) -> bool:
     """Whether another reading says what is wrong, where none of them passes.
 
     If the global batch is no measure of a program, its shards are, unless even the
-    first wrong value has no known cause.
+    first wrong value has no known cause. Their sums alone say when a run is right.
     """
-    if judgement.status is not Status.FAIL or not reading.decides:
+    if judgement.status is not Status.FAIL or reading.evidence.measure.summed:
         return False
     first = judgement.findings[0]
     if first.phase not in COMPUTED:

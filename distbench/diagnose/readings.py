@@ -47,8 +47,6 @@ class Reading:
     Attributes:
         evidence: What to compare.
         note: What the user should know of it; empty where all is known.
-        decides: Whether what it says of a wrong run counts, too.
-        first_known: Whether loss and local gradients can be judged at all.
         undecided: Why nobody can tell whether a run is right that is so by this; else
             empty.
         noise: How far correct runs are apart by it; None where that is known.
@@ -61,13 +59,16 @@ class Reading:
 
     evidence: Evidence
     note: str = ""
-    decides: bool = False
-    first_known: bool = True
     undecided: str = ""
     noise: Noise | None = None
     settles: bool = False
     is_last: bool = False
     of_own: bool = False
+
+    @property
+    def first_known(self) -> bool:
+        """Whether loss and local gradients can be judged at all."""
+        return "local_gradient" in self.evidence.measure.known
 
 
 def list_readings(evidence: Evidence, noise: Noise) -> Iterator[Reading]:
@@ -236,8 +237,6 @@ def _leave_first(evidence: Evidence, *, note: str = "", undecided: str = "") -> 
     return Reading(
         evidence=_limit(evidence, known=()),
         note=note,
-        decides=True,
-        first_known=False,
         is_last=True,
         undecided=undecided,
     )
@@ -274,7 +273,6 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
             note="note: the step computes in a narrower dtype than that of its "
             "variables; losses and gradients are compared with one device's as far as "
             "a rounding of the variables to that dtype leaves them alone",
-            decides=True,
             noise=rounded,
             # A count over all may also be a known mistake of what shards alone give.
             settles=not exchanges(evidence, "data"),
@@ -298,7 +296,7 @@ def _weigh(evidence: Evidence, nature: Nature, words: str) -> Iterator[Reading]:
         else ", but for the losses that they return"
     )
     note = f"{words} each replica is compared with its own shard on one device{but}"
-    yield Reading(evidence=weighed, note=note, decides=True, of_own=nature.grouped)
+    yield Reading(evidence=weighed, note=note, of_own=nature.grouped)
     yield Reading(
         evidence=replace(weighed, measure=replace(weighed.measure, summed=True)),
         note=f"{words} the replicas are compared with the sum of their shards on "
@@ -329,7 +327,6 @@ def _weigh_first(evidence: Evidence, nature: Nature, place: str) -> Reading:
         note=f"{_tell_draws(place)} the first one alone is compared with its own shard "
         "on one device, and of the others what follows from their loss and local "
         "gradients",
-        decides=True,
     )
 
 
