@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.explain import is_vague
+from distbench.diagnose.explained_links import explain_links
 from distbench.diagnose.hypotheses.late import LATE_READ, explain_by_late_copy
 from distbench.diagnose.links import Chain
-from distbench.diagnose.reporting import make_context, report_causes
+from distbench.diagnose.reporting import make_context
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, INITIAL, STATE, UPDATED
 from distbench.verdict import Finding
@@ -56,5 +56,4 @@ def _find_copies(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
         context = make_context(evidence, chain, phase, links)
         for hypothesis in explain_by_late_copy(context):
             old = [link for n, link in enumerate(links) if n in hypothesis.predicted]
-            context = make_context(evidence, chain, phase, old)
-            yield from report_causes(context, explain_cases(context), old)
+            yield from explain_links(evidence, chain, phase, old)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 import numpy as np
 
 from distbench.compare.comparison import Judged
-from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.context import take_rows
+from distbench.diagnose.explained_links import explain_links
 from distbench.diagnose.links import Chain
-from distbench.diagnose.reporting import make_context, report_causes
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, INITIAL, WHOLE
 from distbench.verdict import Finding
@@ -47,7 +46,12 @@ def leave_out_misled_losses(
         return list(findings)
     more: list[Finding] = []
     if not any(_is_about(finding, paths) for finding in findings):
-        more = list(_explain(evidence, chain, paths))
+        links = [
+            link
+            for link in chain.following
+            if link.comparison.phase == "variable" and link.comparison.variable in paths
+        ]
+        more = explain_links(evidence, chain, "variable", links)
     told = [f.step for f in (*findings, *more) if _is_about(f, paths)]
     first = min(told, default=evidence.reference.steps)
     left = [f for f in findings if f.phase not in COMPUTED or f.step < first]
@@ -56,20 +60,6 @@ def leave_out_misled_losses(
 
 def _is_about(finding: Finding, paths: Collection[str]) -> bool:
     return finding.phase == "variable" and not {*finding.variables}.isdisjoint(paths)
-
-
-def _explain(
-    evidence: Evidence, chain: Chain, paths: Collection[str]
-) -> Iterator[Finding]:
-    """Findings of state that seems to follow from the losses that are made of it."""
-    links = [
-        link
-        for link in chain.following
-        if link.comparison.phase == "variable" and link.comparison.variable in paths
-    ]
-    if links:
-        context = make_context(evidence, chain, "variable", links)
-        yield from report_causes(context, explain_cases(context), links)
 
 
 def _follows(evidence: Evidence, link: Judged) -> bool:

@@ -6,7 +6,7 @@ from distbench.compare.comparison import Judged
 from distbench.compare.leading import find_counts
 from distbench.compare.pair import OF_COPIES
 from distbench.diagnose.between_steps import break_at_begun, put_begun_first
-from distbench.diagnose.causes import explain_cases
+from distbench.diagnose.explained_links import explain_links
 from distbench.diagnose.in_turn import leave_out_led_losses
 from distbench.diagnose.kept_late import leave_out_keepers
 from distbench.diagnose.late_copies import tell_late_copies
@@ -49,9 +49,8 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings += explain_root(evidence, chain, by_phase["loss"], by_phase[root], root)
     for phase in PHASES[1:]:
         links = leave_out_keepers(evidence, findings, by_phase[phase])
-        if phase != root and links:
-            context = make_context(evidence, chain, phase, links)
-            findings += report_causes(context, explain_cases(context), links)
+        if phase != root:
+            findings += explain_links(evidence, chain, phase, links)
     findings = _leave_out_told(findings)
     findings = _leave_out_collected(evidence, findings)
     findings = leave_out_decided(evidence, later, findings)

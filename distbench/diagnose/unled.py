@@ -14,10 +14,9 @@ from typing import cast
 from distbench.compare.comparison import Judged
 from distbench.compare.leading import find_unled, is_unmoved
 from distbench.compare.pair import OF_COPIES
-from distbench.diagnose.causes import explain_cases
 from distbench.diagnose.explain import is_vague
+from distbench.diagnose.explained_links import explain_links
 from distbench.diagnose.links import Chain
-from distbench.diagnose.reporting import make_context, report_causes
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, INITIAL, SUMMED, Phase
 from distbench.verdict import Finding
@@ -37,20 +36,20 @@ def tell_unled(
     """
     if evidence.tier == "free":
         return findings
-    vague = [f for f in findings if f.phase in _BEFORE_STATE and is_vague(f)]
-    kept = _tell_led_by_none(evidence, chain, findings, vague) if vague else findings
-    if kept is not findings:
-        return kept
-    return _tell_own(evidence, chain, findings)
+    unled = _tell_led_by_none(evidence, chain, findings)
+    return _tell_own(evidence, chain, findings) if unled is None else unled
 
 
 def _tell_led_by_none(
-    evidence: Evidence,
-    chain: Chain,
-    findings: list[Finding],
-    vague: Sequence[Finding],
-) -> list[Finding]:
-    """State that neither examples nor gradients lead, whatever is known of it."""
+    evidence: Evidence, chain: Chain, findings: list[Finding]
+) -> list[Finding] | None:
+    """State that neither examples nor gradients lead, whatever is known of it.
+
+    None where no finding is in its place.
+    """
+    vague = [f for f in findings if f.phase in _BEFORE_STATE and is_vague(f)]
+    if not vague:
+        return None
     unled = find_unled(evidence)
     told = {j.comparison.key for j in chain.broken}
     wrong = [
@@ -63,12 +62,9 @@ def _tell_led_by_none(
     steps = {j.comparison.step for j in wrong}
     kept = [f for f in findings if f not in vague or f.step not in steps]
     if len(kept) == len(findings):
-        return findings
+        return None
     links = [j for j in wrong if j.comparison.key not in told]
-    if links:
-        context = make_context(evidence, chain, "variable", links)
-        kept += report_causes(context, explain_cases(context), links)
-    return kept
+    return [*kept, *explain_links(evidence, chain, "variable", links)]
 
 
 def _tell_own(
@@ -88,10 +84,7 @@ def _tell_own(
         return findings
     for phase in ("slot", "variable"):
         links = list(_list_unmoved(evidence, chain, phase))
-        if not links:
-            continue
-        context = make_context(evidence, chain, phase, links)
-        told = list(report_causes(context, explain_cases(context), links))
+        told = explain_links(evidence, chain, phase, links)
         steps = {f.step for f in told}
         is_own = all(f.code in _OF_OWN and not is_vague(f) for f in told)
         left = [f for f in findings if f not in open_ones or f.step not in steps]
