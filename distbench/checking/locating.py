@@ -67,7 +67,7 @@ class Looking:
             judged = self._hold_against_all(item, evidence)
             if judged is not None:
                 return judged
-        notes = filter(None, (judgement.message, describe_own(own, 0)))
+        notes = filter(None, (judgement.message, describe_own(own)))
         return replace(judgement, message="; ".join(notes))
 
     def _hold_against_all(self, item: Planned, evidence: Evidence) -> Judgement | None:

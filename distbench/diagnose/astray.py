@@ -60,9 +60,9 @@ def describe_astray(context: Context) -> str:
     return f"{words}; so it does, by itself, at {others}" if others else words
 
 
-def describe_own(inside: Inside, step: int) -> str:
+def describe_own(inside: Inside) -> str:
     """A note of where what is taken of the own shard begins, if it shows in a loss."""
-    found = find_astray(inside, step)
+    found = find_astray(inside, 0)
     if not found or not found[0].made.place:
         return ""
     others = _name_others(found)

@@ -181,6 +181,10 @@ class Context:
         """Whether a value is the observed one, but for rounding."""
         return self.are_near(case, case.observed, value)
 
+    def match_all(self, predicted: Mapping[int, Array]) -> bool:
+        """Whether all that is predicted is what was observed; see `matches`."""
+        return all(self.matches(self.cases[n], v) for n, v in predicted.items())
+
     def are_near(self, case: Pair, left: Array, right: Array) -> bool:
         """Whether two values for a case differ by no more than rounding."""
         with np.errstate(invalid="ignore"):

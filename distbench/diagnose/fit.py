@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.least_squares import solve_least_squares
+from distbench.compare.least_squares import solve_least_squares, stack_scaled
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, RatioFit, fit_common_ratio
 from distbench.compare.values import Array, measure_size
@@ -56,18 +56,14 @@ def fit_weights(rows: Sequence[Row]) -> Array | None:
     than two numbers for each weight: such a fit would explain anything. What all
     replicas hold alike counts once.
     """
-    if not rows:
+    stacked = stack_scaled(
+        (row.target, row.features, size)
+        for row in rows
+        if 0 < (size := max(map(measure_size, (row.target, *row.features)))) < math.inf
+    )
+    if stacked is None:
         return None
-    blocks, targets = [], []
-    for row in rows:
-        size = max(map(measure_size, (row.target, *row.features)))
-        if 0 < size < math.inf:
-            columns = [feature.ravel() for feature in row.features]
-            blocks.append(np.array(columns).T / size)
-            targets.append(row.target.ravel() / size)
-    if not blocks:
-        return None
-    matrix, target = np.concatenate(blocks), np.concatenate(targets)
+    matrix, target = stacked
     if not _are_enough(np.column_stack((matrix, target)), 2 * matrix.shape[1]):
         return None
     return solve_least_squares(matrix, target)

@@ -24,7 +24,7 @@ def name_variables(paths: Sequence[str]) -> str:
     return f"'{paths[0]}'{more}"
 
 
-def tell_more(names: Sequence[object]) -> str:
+def tell_more(names: Collection[object]) -> str:
     """How many there are besides the first, ` (and 2 more)`; nothing of one alone."""
     return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
 

@@ -17,7 +17,7 @@ from distbench.compare.totals import list_in_full
 from distbench.compare.values import densify, measure_errors, measure_finite
 from distbench.details import Compared
 from distbench.diagnose.links import Chain
-from distbench.diagnose.names import tell_more
+from distbench.diagnose.names import name_steps, tell_more
 from distbench.diagnose.readings import Reading
 from distbench.evidence import Evidence
 from distbench.spelling import spell, spell_given
@@ -48,15 +48,14 @@ def note_sizes(reference: Trace) -> str:
 def note_padded(reference: Trace) -> str:
     """Whether replicas had read examples of other lengths, each padded by itself."""
     padded = cast(Sequence[bool], reference.notes.get("padded", ()))
-    steps = [str(step) for step, is_it in enumerate(padded) if is_it]
+    steps = [step for step, is_it in enumerate(padded) if is_it]
     if not steps:
         return ""
-    which = f"step {steps[0]}" if len(steps) == 1 else f"steps {', '.join(steps)}"
     return (
-        f"note: in {which} replicas read examples padded to other lengths; zeros fill "
-        "them up to the longest of all, on the cluster and on one device, so a step "
-        "that makes something else of longer padding is not seen, and one that takes "
-        "another value for padding takes these zeros for data"
+        f"note: in {name_steps(steps)} replicas read examples padded to other "
+        "lengths; zeros fill them up to the longest of all, on the cluster and on one "
+        "device, so a step that makes something else of longer padding is not seen, "
+        "and one that takes another value for padding takes these zeros for data"
     )
 
 

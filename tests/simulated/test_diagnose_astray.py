@@ -172,14 +172,14 @@ def test_terms_that_are_own_means_are_not_scaled() -> None:
 
 
 def test_where_a_program_takes_of_its_own_shard_is_told_in_a_note() -> None:
-    note = describe_own(look("Max"), 0)
+    note = describe_own(look("Max"))
     assert note == (
         "note: what is taken of the own shard begins at model.py:middle, `middle = ...`"
     )
     program = Program()
     program.give()
     program.compute("loss", "Sum", ["rows"], share)
-    assert not describe_own(program.end("loss"), 0)
+    assert not describe_own(program.end("loss"))
 
 
 def test_what_one_replica_has_is_no_multiple_if_all_have_it() -> None:

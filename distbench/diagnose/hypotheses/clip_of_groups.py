@@ -60,7 +60,7 @@ def explain_by_clip_of_groups(context: Context) -> Iterator[Hypothesis]:
             if limit is None:
                 break
             made = {s.number: sum_clipped(s, norm, limit, mean) for s in group.sources}
-            if not all(context.matches(context.cases[k], v) for k, v in made.items()):
+            if not context.match_all(made):
                 break
             predicted |= made
             told.append(_describe(group.paths, limit))

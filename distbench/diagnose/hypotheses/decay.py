@@ -19,6 +19,7 @@ from distbench.diagnose.fit import (
     pick_features,
 )
 from distbench.diagnose.hypotheses.update import fit_feature
+from distbench.trace import WHOLE
 
 _NONE = 1e-3
 """A decay that is no larger a share of what is wrong is that of rounding: none."""
@@ -74,8 +75,7 @@ def may_be_decayed(context: Context) -> bool:
     has that of the gradient beside N decays.
     """
     return any(
-        len(predicted) == len(context.cases)
-        and all(context.matches(context.cases[n], v) for n, v in predicted.items())
+        len(predicted) == len(context.cases) and context.match_all(predicted)
         for _, predicted in _list_decayed(context)
     )
 
@@ -255,7 +255,7 @@ def _find_slots(context: Context, case: Pair) -> list[Array]:
             replay = context.evidence.fed.replays.get("reduced_gradient")
             value = None if replay is None else replay.get(key)
             if value is None:
-                value = context.evidence.reference.get(replace(key, replica=-1))
+                value = context.evidence.reference.get(key.at(WHOLE))
             if value is not None:
                 found.append(densify(value))
     return found

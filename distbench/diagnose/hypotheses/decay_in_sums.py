@@ -144,7 +144,7 @@ def explain_by_counted_decay(context: Context) -> Iterator[Hypothesis]:
         one.source.number: np.asarray(sum(one.source.terms) + times * one.added)
         for one in additions
     }
-    if all(context.matches(context.cases[n], v) for n, v in predicted.items()):
+    if context.match_all(predicted):
         yield Hypothesis(
             code=_REPEATED if times > 1 else "weight-decay-missing",
             predicted=predicted,

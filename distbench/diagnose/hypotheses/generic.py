@@ -11,7 +11,7 @@ from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis, take_rows
 from distbench.diagnose.fit import fit_cases
 from distbench.diagnose.names import name_lag
-from distbench.trace import GRADIENTS, STATE
+from distbench.trace import GRADIENTS, STATE, WHOLE
 
 _FEW = 4
 """Fewer numbers do not show that one ratio is that of all."""
@@ -58,7 +58,7 @@ def _find_earlier(context: Context, number: int, step: int) -> Array | None:
         if found is not None:
             return take_rows(found, case)
     for trace in (evidence.reference, evidence.observed):
-        for replica in (case.key.replica, -1):
+        for replica in (case.key.replica, WHOLE):
             value = trace.get(replace(key, replica=replica))
             if value is not None:
                 return take_rows(value, case)

@@ -15,7 +15,7 @@ from distbench.compare.ratio import are_near
 from distbench.compare.values import Array, are_equal, densify
 from distbench.diagnose.context import Context, Hypothesis
 from distbench.diagnose.hypotheses.alone import find_parts
-from distbench.diagnose.names import name_replicas
+from distbench.diagnose.names import name_replicas, tell_more
 from distbench.trace import COMPUTED, INITIAL, TraceKey
 
 _AVERAGE = (
@@ -51,8 +51,7 @@ def explain_by_state_left_behind(context: Context) -> Iterator[Hypothesis]:
             states.update(dict.fromkeys(p for r in parts.wrong for p in left[r]))
     if not predicted:
         return
-    first, *others = states
-    more = f" (and {len(others)} more)" if others else ""
+    first, more = next(iter(states)), tell_more(states)
     yield Hypothesis(
         code="replicas-diverged",
         predicted=predicted,
@@ -74,17 +73,16 @@ def explain_by_weights_of_their_own(context: Context) -> Iterator[Hypothesis]:
     begun = _find_apart(context, paths)
     if begun is None:
         return
-    step, (first, *others) = begun
+    step, apart = begun
     if any(case.key.step <= step for case in context.cases):
         return
-    more = f" (and {len(others)} more)" if others else ""
     when = "from the start" if step == INITIAL else f"since step {step}"
     yield Hypothesis(
         code="replicas-diverged",
         predicted={number: case.observed for number, case in context.list_cases()},
-        detail=f"it is computed from '{first}'{more}, which is trained and of which "
-        f"each replica has a copy of its own: these differ {when}, and one device "
-        "takes its step from one value",
+        detail=f"it is computed from '{apart[0]}'{tell_more(apart)}, which is trained "
+        f"and of which each replica has a copy of its own: these differ {when}, and "
+        "one device takes its step from one value",
         replicas=tuple(range(context.replicas)),
         advice=_AVERAGE,
     )

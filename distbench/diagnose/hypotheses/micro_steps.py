@@ -10,7 +10,7 @@ from distbench.compare.least_squares import solve_least_squares, stack_scaled
 from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.context import Context, Hypothesis, Numbered, take_rows
-from distbench.diagnose.fit import fit_cases
+from distbench.diagnose.fit import add_weighted, fit_cases
 from distbench.trace import COMPUTED, STATE, SUMMED, TraceKey, Value
 from distbench.trace.intermediates import list_places
 
@@ -75,7 +75,7 @@ def explain_by_weights_of_micro_steps(context: Context) -> Iterator[Hypothesis]:
         if due is None or seen is None:
             return
         told.append((seen, due))
-        predicted |= {n: add_parts(seen, found) for n, found in parts.items()}
+        predicted |= {n: add_weighted(seen, found) for n, found in parts.items()}
     if told and not _are_multiples(*told[0]):
         yield _name_cause(context, predicted, *told[0])
 
@@ -132,18 +132,11 @@ def fit_parts(
         return None
     weights[has] = found
     if not all(
-        context.are_near(case, value, add_parts(weights, parts[number]))
+        context.are_near(case, value, add_weighted(weights, parts[number]))
         for (number, case), value in zip(cases, values, strict=True)
     ):
         return None
     return weights
-
-
-def add_parts(weights: Array, parts: Sequence[Array]) -> Array:
-    """What parts come to, each with its weight."""
-    return np.asarray(
-        sum(weight * part for weight, part in zip(weights, parts, strict=True))
-    )
 
 
 def _are_multiples(seen: Array, due: Array) -> bool:

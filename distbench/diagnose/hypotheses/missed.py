@@ -57,8 +57,7 @@ def describe_places(context: Context) -> tuple[str, str]:
     if counted is None or not counted.by_place or context.phase not in COMPUTED:
         return "", ""
     if not any(
-        len(predicted) == len(context.cases)
-        and all(context.matches(context.cases[n], v) for n, v in predicted.items())
+        len(predicted) == len(context.cases) and context.match_all(predicted)
         for predicted in _foretell(context, given=counted.given)
     ):
         return "", ""

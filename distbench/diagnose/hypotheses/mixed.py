@@ -53,10 +53,7 @@ def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
             number: _weigh(parts, of_sums, of_means) + of_sums * rests[number]
             for number, parts in found.items()
         }
-        if adds_up or all(
-            context.matches(context.cases[number], value)
-            for number, value in predicted.items()
-        ):
+        if adds_up or context.match_all(predicted):
             yield Hypothesis(code=code, predicted=predicted, detail=words)
 
 

@@ -8,11 +8,8 @@ import numpy as np
 
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context, Hypothesis
-from distbench.diagnose.hypotheses.micro_steps import (
-    add_parts,
-    fit_parts,
-    read_micro_steps,
-)
+from distbench.diagnose.fit import add_weighted
+from distbench.diagnose.hypotheses.micro_steps import fit_parts, read_micro_steps
 from distbench.diagnose.hypotheses.reduction import name_missing_sum
 from distbench.trace import SUMMED, WHOLE
 
@@ -55,7 +52,7 @@ def explain_by_own_micro_steps(context: Context) -> Iterator[Hypothesis]:
         kept |= {int(place) + 1 for place in np.flatnonzero(own & (due != 0))}
         count = len(due)
         predicted |= {
-            number: case.expected + add_parts(np.where(own, due, 0.0), lacks[number])
+            number: case.expected + add_weighted(np.where(own, due, 0.0), lacks[number])
             for number, case in cases
         }
     if 0 < len(kept) < count:

@@ -16,6 +16,7 @@ from distbench.diagnose.hypotheses.buffers import (
     list_updates,
     sum_all,
 )
+from distbench.diagnose.hypotheses.pairing import list_groups
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
 
@@ -38,7 +39,7 @@ def explain_by_own_order(context: Context) -> Iterator[Hypothesis]:
         return
     paths = [v.path for v in context.infos.values() if v.role == "variable"]
     orders = [("in the order of the variables", paths), *list_orders(context, paths)]
-    for group in _list_groups(context.replicas):
+    for group in list_groups(context.replicas):
         # Of a large model they are read once for all orders that miss the first update.
         first = sum_all(context, updates[0][0], paths, group)
         found: list[tuple[bool, str, dict[int, Array]]] = []
@@ -159,12 +160,3 @@ def _take(
         start, piece = found, cut_piece(buffer, found, wanted.size)
     near = comes_near(piece, wanted)
     return (others + piece.reshape(others.shape) if near else None), start
-
-
-def _list_groups(replicas: int) -> list[tuple[int, ...]]:
-    """One replica, or all but one."""
-    everyone = range(replicas)
-    found: list[tuple[int, ...]] = [(one,) for one in everyone]
-    if replicas > 2:
-        found += [tuple(r for r in everyone if r != one) for one in everyone]
-    return found

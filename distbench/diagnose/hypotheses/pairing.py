@@ -23,9 +23,7 @@ def explain_by_pairing(context: Context) -> Iterator[Hypothesis]:
     everyone = tuple(range(context.replicas))
     groups = [everyone]
     if context.phase in SUMMED and len(everyone) > 1:
-        groups += [(r,) for r in everyone]
-        if len(everyone) > 2:
-            groups += [tuple(r for r in everyone if r != one) for one in everyone]
+        groups += list_groups(len(everyone))
     for group in groups:
         predicted: dict[int, Array] = {}
         words: set[str] = set()
@@ -45,6 +43,15 @@ def explain_by_pairing(context: Context) -> Iterator[Hypothesis]:
                 + ", ".join(sorted(words)[:3]),
                 replicas=group if len(group) < len(everyone) else None,
             )
+
+
+def list_groups(replicas: int) -> list[tuple[int, ...]]:
+    """Each replica alone, and all but one where those are more."""
+    everyone = range(replicas)
+    found: list[tuple[int, ...]] = [(one,) for one in everyone]
+    if replicas > 2:
+        found += [tuple(r for r in everyone if r != one) for one in everyone]
+    return found
 
 
 def _find_partner(

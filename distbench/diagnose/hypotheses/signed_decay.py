@@ -84,7 +84,7 @@ def _name(
     has_both = np.any(numbers > 0) and np.any(numbers < 0)
     if not has_both or np.count_nonzero(numbers) < _FEWEST:
         return
-    if all(context.matches(context.cases[n], value) for n, value in predicted.items()):
+    if context.match_all(predicted):
         due = fit_due_decay(context, find)
         yield name_decay(
             weight,
