@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -138,7 +138,9 @@ def _explain_part(context: Context) -> tuple[Explained, ...]:
     of_start = _explain_start(context)
     if of_start is not None:
         return (of_start,)
-    return _explain_kept(context) or _explain_count(context)
+    return (
+        _explain_numbers(context) or _explain_kept(context) or _explain_count(context)
+    )
 
 
 def _explain_start(context: Context) -> Explained | None:
@@ -164,38 +166,48 @@ def _explain_start(context: Context) -> Explained | None:
     return replace(told, cases=context.cases, detail=words)
 
 
+def _explain_numbers(context: Context) -> tuple[Explained, ...]:
+    """What leaves nothing of numbers that neither gradients nor examples lead.
+
+    What is wrong beside one, such as a count of steps, follows from it, wherever it is.
+    """
+    part, left = _part_by_path(context, find_counts(context.evidence))
+    if not (part.cases and left and _are_beside(left, part.cases)):
+        return ()
+    causes = explain_cases(part)
+    return causes if all(map(_leaves_nothing, causes)) else ()
+
+
 def _explain_kept(context: Context) -> tuple[Explained, ...]:
     """What leaves nothing of the state by which a program by hand takes its steps.
 
     What trains follows from that state, as it does from slots, on each replica where
-    that is wrong. What is wrong beside a number that neither gradients nor examples
-    lead, such as a count of steps, follows from that number, wherever it is. So it does
-    beside what is made of all gradients and is no variable's own, such as a mean of
-    norms or a preconditioner.
+    that is wrong. So does what is wrong beside state that is made of all gradients and
+    is no variable's own, such as a mean of norms or a preconditioner.
     """
-    numbers, kept = find_counts(context.evidence), context.evidence.subject.kept
-    for paths in (numbers, kept):
-        part = context.select(
-            tuple(c for c in context.cases if c.key.variable in paths)
-        )
-        left = [c for c in context.cases if c.key.variable not in paths]
-        if not (part.cases and left):
-            continue
-        if not (
-            _are_beside(left, part.cases)
-            if paths is numbers
-            else _find_replicas(part.cases) <= _find_replicas(left)
-        ):
-            continue
-        causes = explain_cases(part)
-        told = [c for c in causes if c.confidence >= ALL and c.code != "unexplained"]
-        if len(told) == len(causes):
-            return causes
-        named = [case for cause in told for case in cause.cases]
-        left += [c for cause in causes if cause not in told for c in cause.cases]
-        if paths is kept and _are_of_all(context, named) and _are_beside(left, named):
-            return tuple(told)
-    return ()
+    part, left = _part_by_path(context, context.evidence.subject.kept)
+    replicas = _find_replicas(part.cases)
+    if not (part.cases and left and replicas <= _find_replicas(left)):
+        return ()
+    causes = explain_cases(part)
+    told = tuple(filter(_leaves_nothing, causes))
+    named = [case for cause in told for case in cause.cases]
+    left += [c for cause in causes if cause not in told for c in cause.cases]
+    is_led = _are_of_all(context, named) and _are_beside(left, named)
+    return told if is_led or len(told) == len(causes) else ()
+
+
+def _part_by_path(
+    context: Context, paths: Collection[str]
+) -> tuple[Context, list[Pair]]:
+    """What is wrong with some variables, and with the others."""
+    part = tuple(c for c in context.cases if c.key.variable in paths)
+    left = [c for c in context.cases if c.key.variable not in paths]
+    return context.select(part), left
+
+
+def _leaves_nothing(cause: Explained) -> bool:
+    return cause.confidence >= ALL and cause.code != "unexplained"
 
 
 def _explain_count(context: Context) -> tuple[Explained, ...]:

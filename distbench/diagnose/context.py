@@ -138,10 +138,12 @@ class Context:
             yield self.select(tuple(cases))
 
     def work_out(self, question: object, answer: Callable[[], T]) -> T:
-        """An answer that does not depend on the cases, once for all selections.
+        """An answer once for all selections of wrong values.
 
         Args:
-            question: Names it, with all that it depends on but the evidence.
+            question: Names it, with all that it depends on but the evidence. A value is
+                named by its key: of one that is held against something else later, as
+                before a clip, what was asked first stands.
             answer: Makes it.
         """
         if question not in self._worked_out:
