@@ -286,3 +286,9 @@ class Evidence:
             step = 0
         key = TraceKey(step=step, phase=phase, variable=variable)
         return (self.starts or self.reference).get(key.before)
+
+    def get_held(self, key: TraceKey) -> Value | None:
+        """What a replica held before the step of some state; see `get_before`."""
+        if self.tier == "free":
+            return self.observed.get(replace(key, step=key.step - 1))
+        return self.get_before(key.step, key.phase, key.variable)

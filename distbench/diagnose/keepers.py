@@ -42,12 +42,9 @@ def find_keepers(evidence: Evidence) -> Mapping[str, VariableInfo]:
 
 
 def find_held(evidence: Evidence, info: VariableInfo, key: TraceKey) -> Array | None:
-    """What a keeper held on a replica before the step of a gradient, dense."""
-    if evidence.tier == "free":
-        held = replace(key, step=key.step - 1, phase=info.role, variable=info.path)
-        value = evidence.observed.get(replace(held, call=0))
-    else:
-        value = evidence.get_before(key.step, info.role, info.path)
+    """What state held before the step of any value, on the replica of that; dense."""
+    state = replace(key, phase=info.role, variable=info.path, call=0)
+    value = evidence.get_held(state)
     return None if value is None else densify(value)
 
 

@@ -181,15 +181,11 @@ def _keep_nothing(context: Context, power: int) -> bool:
 
 def _moves_otherwise(context: Context, case: Pair) -> bool:
     """Whether a slot's variable takes a step, and another one than on one device."""
-    evidence, step = context.evidence, case.key.step
-    owner = context.infos[case.key.variable].of
+    evidence, owner = context.evidence, context.infos[case.key.variable].of
     key = replace(case.key, phase="variable", variable=owner)
     after, due = evidence.observed.get(key), evidence.reference.get(key.at(WHOLE))
-    if evidence.tier == "free":
-        before = evidence.observed.get(replace(key, step=step - 1))
-    else:
-        before = evidence.get_before(step, "variable", owner)
-    known = [densify(value) for value in (after, due, before) if value is not None]
+    held = (after, due, evidence.get_held(key))
+    known = [densify(value) for value in held if value is not None]
     if len(known) < 3:
         return False
     return not (are_equal(known[0], known[1]) or are_equal(known[0], known[2]))
