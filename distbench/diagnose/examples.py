@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, zip_longest
 
-from distbench.codes import find_code
+from distbench.codes import CODES
 from distbench.compare.own_laws import Law
 from distbench.diagnose.own_data import OwnData, find_own_data
 from distbench.examples import Examples
@@ -101,8 +101,7 @@ def _tell(
         ]
         yield _make_finding(
             "examples-repeated",
-            again,
-            count.expected,
+            again / count.expected,
             ratio,
             tuple(holders),
             f"{again} times an example of the epoch is seen again{instead}",
@@ -112,8 +111,7 @@ def _tell(
         who = "worker" if apart else "replica"
         yield _make_finding(
             "examples-missed",
-            lost,
-            count.expected,
+            lost / count.expected,
             ratio,
             (),
             f"{lost} of the {count.expected} examples of an epoch reach no {who}",
@@ -132,8 +130,7 @@ def _tell_own_data(examples: Examples) -> Iterator[Finding]:
     arrays = " and ".join(map(_describe_own, found))
     yield _make_finding(
         "examples-missed",
-        others,
-        len(read),
+        others / len(read),
         1.0,
         readers,
         f"of {len(read)} examples that reach them one device has "
@@ -162,8 +159,7 @@ def _compare_replicas(examples: Examples) -> Iterator[Finding]:
         if lost > 0:
             yield _make_finding(
                 "examples-missed",
-                lost,
-                len(expected),
+                lost / len(expected),
                 (len(expected) - lost) / len(expected),
                 (),
                 f"{lost} of {len(expected)} examples reach no replica",
@@ -179,8 +175,7 @@ def _compare_replicas(examples: Examples) -> Iterator[Finding]:
         return  # all examples of the data set are alike
     yield _make_finding(
         "examples-repeated",
-        len(others) * len(read),
-        len(read),
+        float(len(others)),
         float(len(examples.seen)),
         tuple(range(len(examples.seen))),
         f"all {len(examples.seen)} replicas read the same examples in the same order",
@@ -207,8 +202,7 @@ def _compare_shares(examples: Examples) -> Iterator[Finding]:
     who = "workers" if examples.apart else "replicas"
     yield _make_finding(
         "examples-repeated",
-        readers.total() - len(readers),
-        len(readers),
+        (readers.total() - len(readers)) / len(readers),
         readers.total() / len(readers),
         tuple(n for n, share in enumerate(shares) if most & share.keys()),
         f"{len(most)} of {len(readers)} examples are read over and over by {often} "
@@ -248,8 +242,7 @@ def _compare_rounds(examples: Examples) -> Iterator[Finding]:
         return
     yield _make_finding(
         "examples-repeated",
-        size - len(holders),
-        size,
+        (size - len(holders)) / size,
         size / len(holders),
         tuple(sorted({reader for e in common for reader in holders[e]})),
         f"of the first {size} examples that are read, as many as one device has, "
@@ -276,8 +269,7 @@ def _came_round(share: Counter[str]) -> bool:
 
 def _make_finding(
     code: str,
-    count: int,
-    expected: int,
+    error: float,
     ratio: float,
     replicas: tuple[int, ...],
     words: str,
@@ -294,12 +286,12 @@ def _make_finding(
         variable="",
         replicas=() if apart else replicas,
         ratio=ratio,
-        error=count / expected,
+        error=error,
         bound=0.0,
         explanation=(
             f"Input pipeline, {who}{words} ({code}; ratio {ratio:.6g}, counted by "
             f"content, against one device). "
-            f"{advice or find_code(code).advise(alone=apart)}"
+            f"{advice or CODES[code].advise(alone=apart)}"
         ),
         confidence=1.0,
     )

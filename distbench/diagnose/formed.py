@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.codes import find_code
+from distbench.codes import CODES
 from distbench.compare.formed import Apart, find_apart, list_other_forms
 from distbench.compare.likeness import find_half
 from distbench.compare.noise import Noise
@@ -93,12 +93,11 @@ def _make_finding(cause: _Cause, apart: list[Apart], names: tuple[str, ...]) -> 
     fit = fit_common_ratio((one.came - one.base, one.due - one.base) for one in apart)
     ratio = None if fit is None else fit.ratio
     replicas = tuple(sorted({one.key.replica for one in apart}))
-    code = find_code(cause.code)
     more = tell_more(names)
     numbers = [] if ratio is None else [f"ratio {ratio:.6g}"]
     numbers.append(f"error {worst.error:.3g}, allowed {worst.bound:.3g}")
     return Finding(
-        code=code.name,
+        code=cause.code,
         phase=first.key.phase,
         step=first.key.step,
         variable=names[0],
@@ -109,8 +108,8 @@ def _make_finding(cause: _Cause, apart: list[Apart], names: tuple[str, ...]) -> 
         bound=worst.bound,
         explanation=(
             f"Step {first.key.step}, {first.key.phase} of '{names[0]}'{more}, "
-            f"{name_replicas(replicas)}: {cause.words} ({code.name}; "
-            f"{', '.join(numbers)}, against {_AGAINST}). {code.fix}"
+            f"{name_replicas(replicas)}: {cause.words} ({cause.code}; "
+            f"{', '.join(numbers)}, against {_AGAINST}). {CODES[cause.code].fix}"
         ),
         confidence=1.0,
     )

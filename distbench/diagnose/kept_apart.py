@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from distbench.codes import find_code
 from distbench.compare.joint import find_first_apart, list_read_apart
 from distbench.compare.noise import Noise
 from distbench.diagnose.judgement import Judgement
@@ -34,12 +33,12 @@ def find_kept_apart(
     apart = find_first_apart(evidence, noise) if names else None
     if apart is None:
         return None
-    code, key = find_code("statistics-not-synchronized"), apart.key
+    code, key = "statistics-not-synchronized", apart.key
     what = f"{key.phase} of '{key.variable}'" if key.variable else key.phase
     each = "its own copy" if len(names) == 1 else "its own copies"
     has = "that" if len(names) == 1 else "those"
     return Finding(
-        code=code.name,
+        code=code,
         phase=key.phase,
         step=key.step,
         variable=names[0],
@@ -52,7 +51,7 @@ def find_kept_apart(
             f"Step {key.step}, {what}, {name_replicas(apart.replicas)}: each replica "
             f"reads {each} of {name_variables(names)}, where one device has {has} of "
             "all examples: from this its shards make up what the global batch gives, "
-            f"and from their own copies they do not ({code.name}; error "
+            f"and from their own copies they do not ({code}; error "
             f"{apart.error:.3g}, allowed {apart.bound:.3g}, against {_AGAINST}). "
             f"{_ADVICE}"
         ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.codes import find_code
+from distbench.codes import CODES
 from distbench.compare.pieces import cut_piece, find_place, find_start, measure_move
 from distbench.compare.values import Array, densify, measure_size
 from distbench.diagnose.names import tell_more
@@ -56,11 +56,10 @@ def find_misplaced(evidence: Evidence) -> Finding | None:
         return None
     first = min(moved, key=lambda one: one.key.step)
     names = tuple(dict.fromkeys(one.key.variable for one in moved))
-    code = find_code("wrong-pairing")
     more = tell_more(names)
     error = max(one.error for one in moved)
     return Finding(
-        code=code.name,
+        code="wrong-pairing",
         phase="reduced_gradient",
         step=first.key.step,
         variable=first.key.variable,
@@ -72,8 +71,9 @@ def find_misplaced(evidence: Evidence) -> Finding | None:
         explanation=(
             f"Step {first.key.step}, reduced_gradient of '{first.key.variable}'{more}: "
             f"on one device as well it holds the numbers of other elements, "
-            f"{first.places:+d} places on in a buffer of all gradients ({code.name}; "
-            f"error {error:.3g}, against the gradient that was handed over). {code.fix}"
+            f"{first.places:+d} places on in a buffer of all gradients (wrong-pairing; "
+            f"error {error:.3g}, against the gradient that was handed over). "
+            f"{CODES['wrong-pairing'].fix}"
         ),
         confidence=first.share,
     )

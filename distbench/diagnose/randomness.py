@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from distbench.codes import find_code
+from distbench.codes import CODES
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.noise import Noise
 from distbench.compare.ratio import fit_ratio
@@ -49,9 +49,8 @@ def find_shared_randomness(evidence: Evidence, noise: Noise) -> Finding | None:
         return None
     own = sorted(place for place, whose in draws.items() if whose == "subject")
     place = (own or sorted(draws))[0]
-    code = find_code("randomness-shared")
     return Finding(
-        code=code.name,
+        code="randomness-shared",
         phase="loss",
         step=0,
         variable="",
@@ -61,8 +60,9 @@ def find_shared_randomness(evidence: Evidence, noise: Noise) -> Finding | None:
         bound=bound,
         explanation=(
             f"Step 0, loss, {name_replicas(replicas)}: all draw the "
-            f"same random numbers, at {place} ({code.name}; each has the gradients of "
-            f"its shard on one device, where no other replica draws). {code.fix}"
+            f"same random numbers, at {place} (randomness-shared; each has the "
+            "gradients of its shard on one device, where no other replica draws). "
+            f"{CODES['randomness-shared'].fix}"
         ),
         confidence=1 - max(rests),
         origin="subject" if own else "framework",
