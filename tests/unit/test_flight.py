@@ -9,8 +9,8 @@ import pytest
 from flights import MOMENTUM, SLOT, TALLY, Simulated, make_pair, make_trace
 
 from distbench.compare.envelope import Envelope, list_envelopes
-from distbench.diagnose.counting import count_updates
 from distbench.diagnose.flight import judge_flight
+from distbench.diagnose.flight.counting import count_updates
 from distbench.diagnose.names import name_steps
 from distbench.flight import Flight
 from distbench.trace import WHOLE, Trace, TraceKey, VariableInfo

@@ -8,7 +8,7 @@ from flights import MOMENTUM, SLOT, TALLY, Simulated, make_pair
 
 from distbench.compare.envelope import list_envelopes
 from distbench.diagnose.flight import judge_flight
-from distbench.diagnose.plausible import count_saved
+from distbench.diagnose.flight.plausible import count_saved
 
 _SIZE = 24
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.envelope import Envelope, stack_orders
 from distbench.compare.values import Array
-from distbench.diagnose.effects import (
+from distbench.diagnose.flight.effects import (
     Change,
     Effects,
     Product,
@@ -17,7 +17,7 @@ from distbench.diagnose.effects import (
     join_parts,
     list_parts,
 )
-from distbench.diagnose.plausible import count_saved
+from distbench.diagnose.flight.plausible import count_saved
 from distbench.flight import Flight
 
 _MOST_TIMES = 4

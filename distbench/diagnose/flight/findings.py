@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distbench.compare.envelope import Envelope
-from distbench.diagnose.counting import Count
-from distbench.diagnose.flight_scale import CommonFactor
+from distbench.diagnose.flight.counting import Count
+from distbench.diagnose.flight.scale import CommonFactor
 from distbench.diagnose.names import name_steps, tell_more
 from distbench.errors import count_things
 from distbench.flight import Flight

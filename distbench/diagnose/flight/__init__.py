@@ -10,8 +10,8 @@ import numpy as np
 
 from distbench.compare.envelope import Envelope, find_end, list_envelopes
 from distbench.details import Compared
-from distbench.diagnose.counting import Count, count_updates
-from distbench.diagnose.flight_findings import (
+from distbench.diagnose.flight.counting import Count, count_updates
+from distbench.diagnose.flight.findings import (
     AGAINST,
     Counted,
     Told,
@@ -23,8 +23,8 @@ from distbench.diagnose.flight_findings import (
     make_unexplained,
     tell_open,
 )
-from distbench.diagnose.flight_scale import find_common_factor
-from distbench.diagnose.flight_stale import explain_as_stale
+from distbench.diagnose.flight.scale import find_common_factor
+from distbench.diagnose.flight.stale import explain_as_stale
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_steps
 from distbench.flight import Flight
