@@ -63,3 +63,44 @@ class ClipsFirst:
         gradient = tape.gradient(loss, self.weight)
         self.sgd.apply_gradients([(gradient, self.weight)])
         return loss
+
+
+class ClipsFirstBehindATanh(ClipsFirst):
+    """Larger numbers in a batch make its gradients smaller."""
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            outputs = tf.tanh(tf.matmul(batch, self.weight))
+            loss = tf.reduce_sum((outputs - 1.0) ** 2) / 8
+        gradient = tape.gradient(loss, self.weight)
+        self.sgd.apply_gradients([(gradient, self.weight)])
+        return loss
+
+
+class ClipsSumOfMicroStepsFirst(ClipsFirst):
+    """No tape gives the whole of a replica's gradient."""
+
+    def replica_step(self, batch):
+        total, losses = tf.zeros([2, 1]), 0.0
+        for examples in tf.split(batch, [1, -1]):
+            with tf.GradientTape() as tape:
+                outputs = tf.tanh(tf.matmul(examples, self.weight))
+                loss = tf.reduce_sum((outputs - 1.0) ** 2) / 8
+            total += tape.gradient(loss, self.weight)
+            losses += loss
+        self.sgd.apply_gradients([(total, self.weight)])
+        return losses
+
+
+class ClipsSmallMicroStepsFirst(ClipsSumOfMicroStepsFirst):
+    """A clip that every gradient of the run needs, and which shows by itself."""
+
+    def make_optimizer(self):
+        return _ClipsSmall(0.125)
+
+
+class _ClipsSmall(tf_keras.optimizers.legacy.SGD):
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        [(gradient, variable)] = grads_and_vars
+        clipped = tf.clip_by_norm(gradient, 1e-3)
+        return super().apply_gradients([(clipped, variable)], name, **options)

@@ -40,6 +40,19 @@ def test_losses_of_the_users_own_stay_as_they_are() -> None:
     assert "is not known" in run.message
 
 
+@pytest.mark.first(1)
+@pytest.mark.parametrize("name", ["ClipsSumOfMicroStepsFirst", "ClipsFirstBehindATanh"])
+def test_what_a_larger_batch_does_not_show_larger_gradients_do(name: str) -> None:
+    run = check(name)
+    assert run.status == "pass"
+    assert run.message.startswith(_NOTE)
+
+
+@pytest.mark.nightly
+def test_a_clip_that_a_run_needs_hides_nothing() -> None:
+    assert _NOTE not in check("ClipsSmallMicroStepsFirst").message
+
+
 def test_a_weight_that_was_asked_for_is_taken() -> None:
     run = check("make_clips_first", workload="linear", loss_weight=256.0)
     assert [finding.code for finding in run.findings] == ["clip-before-reduction"]

@@ -136,7 +136,7 @@ class ReferenceJobs:
         tier = payload["tiers"][0]
         recorded = read_reference(payload, tier)
         goes_on = reference.scenario.may_go_on
-        limits = goes_on and limits_larger(reference, recorded)
+        limits = goes_on and limits_larger(feeder, recorded)
         guards = goes_on and leaves_out_overflow(reference, recorded)
         own_left_out = leaves_out_own_data(reference, tier)
         probes = dict(Probes(reference, recorded).record(tier))

@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from distbench.trace import WHOLE, Phase, Trace
-from distbench.worker.one_device.held_against import pair_handed
+from distbench.fault import Fault
+from distbench.trace import WHOLE, Phase, Trace, Value
+from distbench.worker.one_device.feeder import Feeder
+from distbench.worker.one_device.held_against import pair_handed, take_whole
 from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_near, widen
+from distbench.worker.stepping.injected import Corruption
 
 _TIMES = 1024.0
 """As many times larger numbers in the batch make gradients larger than any clip."""
-_GRADIENTS: tuple[Phase, ...] = ("local_gradient", "reduced_gradient")
+_ENOUGH = 32.0
+"""As many times larger gradients are larger than a clip in use, if one is there."""
+_GIVEN: Phase = "local_gradient"
+_HANDED: Phase = "reduced_gradient"
 
 
-def limits_larger(reference: Reference, recorded: Trace) -> bool:
+def limits_larger(feeder: Feeder, recorded: Trace) -> bool:
     """Whether one device changes larger gradients, and left all of a run as they are.
 
     A clip does so, and of one that was never needed nobody knows whether it comes
-    before or behind the sum. A step on a batch with larger numbers tells.
+    before or behind the sum. A step on a batch with larger numbers tells. Where that
+    makes no gradient larger, as behind a tanh, or no single one is the replica's, as of
+    micro-steps, what each tape gives is multiplied: such a step has to be traced.
 
     Args:
-        reference: Ran all its steps before.
+        feeder: Runs the reference's steps; it ran all of them before.
         recorded: What it recorded in them.
-
-    Returns:
-        False also where the batch has no numbers that can be larger, or one device
-        does not come to finite gradients of them.
     """
-    session = reference.session
-    if not session.tapped or not _hands_on(recorded):
+    reference = feeder.reference
+    if not reference.session.tapped or not _hands_on(recorded):
         return False
+    made = _take_larger_batch(reference)
+    if made is not None and not _hands_on(made):
+        return True
+    if made is not None and _is_larger(made, recorded):
+        return False
+    return _limits_multiplied(feeder, recorded)
+
+
+def _take_larger_batch(reference: Reference) -> Trace | None:
+    """Gradients of a first batch of larger numbers, if these make finite ones."""
     if not runs_changed(reference, _enlarge):
-        return False
-    values = session.make_values()
-    session.collect_taps(0, values, replica=WHOLE, phases=_GRADIENTS)
-    made = reference.make_trace("larger", values)
-    finite = all(np.isfinite(widen(value)).all() for _, value in made.select())
-    return finite and not _hands_on(made)
+        return None
+    return _collect(reference, (_GIVEN, _HANDED))
 
 
 def _enlarge(leaf: Any) -> Any:
@@ -49,6 +62,79 @@ def _enlarge(leaf: Any) -> Any:
     if array.dtype not in (np.float32, np.float64):
         return leaf
     return array * array.dtype.type(_TIMES)
+
+
+def _is_larger(made: Trace, recorded: Trace) -> bool:
+    """Whether each gradient that is handed on was seen at its tape, and is larger."""
+    before = take_whole(recorded, _GIVEN, step=0)
+    now = take_whole(made, _GIVEN)
+    for key, _ in take_whole(made, _HANDED).select():
+        at = replace(key, phase=_GIVEN)
+        sizes = [_measure(trace.get(at)) for trace in (before, now)]
+        if not sizes[1] >= _ENOUGH * sizes[0] or not sizes[1]:
+            return False
+    return True
+
+
+def _measure(value: Value | None) -> float:
+    return 0.0 if value is None else float(np.max(np.abs(widen(value)), initial=0.0))
+
+
+def _limits_multiplied(feeder: Feeder, recorded: Trace) -> bool:
+    """Whether more than a multiple is handed on of what tapes give so many times.
+
+    Where a tape's own was not seen, smaller ones tell whether those of the run are
+    left as they are.
+    """
+    handed = take_whole(recorded, _HANDED, step=0)
+    larger = _multiply(feeder, _TIMES)
+    if larger is None or _are_multiples(handed, larger, _TIMES):
+        return False
+    given = take_whole(recorded, _GIVEN, step=0)
+    if all(
+        given.get(replace(key, phase=_GIVEN)) is not None for key, _ in handed.select()
+    ):
+        return True
+    smaller = _multiply(feeder, 1 / _TIMES)
+    return smaller is not None and _are_multiples(handed, smaller, 1 / _TIMES)
+
+
+def _multiply(feeder: Feeder, times: float) -> Trace | None:
+    """What the first step hands on where each tape gives so many times as much."""
+    reference = feeder.reference
+    session, batch = reference.session, reference.draw(0)
+    scale = Fault.corrupt(0, 0, factor=times)
+    with suppress(SubjectError), feeder.trace_apart():
+        session.restore_state(reference.initial)
+        step = session.make_step()
+        session.board.corruption = Corruption([scale])
+        try:
+            with session.guard("step"):
+                step.trace([batch])
+        finally:
+            session.board.corruption = None
+        reference.run_whole(0, batch, step)
+        return _collect(reference, (_HANDED,))
+    return None
+
+
+def _collect(reference: Reference, phases: tuple[Phase, ...]) -> Trace | None:
+    """What the step that was run left in its taps; None if not all of it is finite."""
+    values = reference.session.make_values()
+    reference.session.collect_taps(0, values, replica=WHOLE, phases=phases)
+    made = reference.make_trace("larger", values)
+    finite = all(np.isfinite(widen(value)).all() for _, value in made.select())
+    return made if finite else None
+
+
+def _are_multiples(trace: Trace, other: Trace, times: float) -> bool:
+    """Whether another run hands on so many times what one does, but for roundings."""
+    made = take_whole(other, _HANDED)
+    return all(
+        (found := made.get(key)) is not None
+        and are_near(value, found, trace.dtypes.get(key.variable), part=times)
+        for key, value in trace.select()
+    )
 
 
 def _hands_on(trace: Trace) -> bool:
