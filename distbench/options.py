@@ -98,7 +98,8 @@ class CheckOptions:
         faults: Texts of what befalls tasks and replicas, see `distbench.Fault`.
         examples: Size of the global batch of a workload; 0 leaves it to the bench.
         loss_weight: What the losses of a workload are multiplied by, so that gradients
-            are larger or smaller; penalties are not.
+            are larger or smaller; penalties are not. Of a program or model, what its
+            tapes give.
         details: Whether runs keep the numbers that a report shows of them.
         keep: Where the traces of each scenario go; None removes them with the run.
         jobs: How many scenarios run at one time at most.

@@ -14,7 +14,7 @@ from distbench.fault import Fault
 from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
-from distbench.scenario.choices import WORKLOADS
+from distbench.scenario.choices import PIPELINE, WORKLOADS
 from distbench.spelling import spell_given
 from distbench.verdict import Run, Status
 
@@ -107,7 +107,8 @@ def _find_larger(
     return Further(
         unseen=f"{what}; none was so large here, so when replicas do that is not known",
         scenario=_weigh(scenario, options, LARGER),
-        seen=f"{what}, so losses were {LARGER:g} times as large in another run",
+        seen=f"{what}, so {_name(scenario)} were {LARGER:g} times as large in another "
+        "run",
     )
 
 
@@ -126,15 +127,20 @@ def _find_smaller(
         unseen=f"{what}, so a sum that is divided or multiplied before that is not "
         f"seen here; gradients that are {times} would show it",
         scenario=_weigh(scenario, options, traits.unlimited),
-        seen=f"{what}, so losses were {times} in another run",
+        seen=f"{what}, so {_name(scenario)} were {times} in another run",
     )
 
 
 def _weigh(scenario: Scenario, options: CheckOptions, weight: float) -> Scenario | None:
-    """A scenario with other losses; None where these are given."""
-    if options.loss_weight != 1 or scenario.workload not in WORKLOADS:
+    """A scenario with gradients of another size; None where that is given."""
+    if options.loss_weight != 1 or scenario.workload == PIPELINE:
         return None
     return replace(scenario, loss_weight=weight)
+
+
+def _name(scenario: Scenario) -> str:
+    """What is multiplied: a subject that computes its own loss keeps that."""
+    return "losses" if scenario.workload in WORKLOADS else "gradients"
 
 
 def _find_overflow(

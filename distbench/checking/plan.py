@@ -96,12 +96,12 @@ def leave_one_worker(item: Planned) -> Planned:
     return replace(item, spec=spec, scenario=replace(item.scenario, cluster=str(spec)))
 
 
-def _check_brought(target: str, options: CheckOptions) -> None:
+def _check_brought(target: str, kind: str, options: CheckOptions) -> None:
     """Refuse what is set of a workload of the bench where the subject brings one."""
-    for field, given in _list_given(options, ("examples", "loss_weight")):
+    fixed = ("examples", "loss_weight") if kind == "pipeline" else ("examples",)
+    for field, given in _list_given(options, fixed):
         raise BadInputError(
-            f"'{target}' brings its own data and loss, so {spell(field)}, which is "
-            "for an optimizer on a workload of the bench, would change nothing. "
+            f"'{target}' brings its own data, so {spell(field)} would change nothing. "
             f"Leave it out. Received: {given}."
         )
 
@@ -162,7 +162,7 @@ def plan_scenarios(
         workloads = options.workloads or usual
         paths = options.paths
     else:
-        _check_brought(target, options)
+        _check_brought(target, kind, options)
     if kind == "pipeline" and options.split:
         raise BadInputError(
             f"The input pipeline of '{target}' decides what each replica gets. "
@@ -208,7 +208,7 @@ def plan_scenarios(
                 restore_partitioner=options.restore_partitioner or "",
                 faults=tuple(map(str, faults)),
                 examples=options.examples if workload in WORKLOADS else 0,
-                loss_weight=options.loss_weight if workload in WORKLOADS else 1.0,
+                loss_weight=options.loss_weight,
             ),
             spec=spec,
             optional=not options.workloads and workload == "embedding",

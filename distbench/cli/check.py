@@ -67,7 +67,7 @@ def check(
         float,
         typer.Option(
             metavar="W",
-            help="Factor of the workloads' losses, for gradients as large.",
+            help="Factor of the workloads' losses, or of what a program's tapes give.",
         ),
     ] = 1.0,
     split: Annotated[

@@ -45,6 +45,22 @@ class GlobalNormClipped(Program):
         return tf.clip_by_global_norm(gradients, 0.05)[0]
 
 
+@fault(_CLIP, _PHASE, TRAINED, like="LeelaChessZero/lczero-training#162")
+class LargeNormsClipped(Program):
+    """The global norm is clipped on each replica, if it is larger than in any step."""
+
+    def transform(self, gradients):
+        return tf.clip_by_global_norm(gradients, 100.0)[0]
+
+
+@fault(_CLIP, "local_gradient", TRAINED, like="LeelaChessZero/lczero-training#162")
+class LargeNormsOfMicroStepsClipped(MicroSteps):
+    """The same of what each replica has of all micro-steps, which no tape gave."""
+
+    def apply(self, gradients):
+        super().apply(tf.clip_by_global_norm(gradients, 100.0)[0])
+
+
 @fault(_CLIP, _PHASE, TRAINED, like="LeelaChessZero/lczero-training#162", clusters=WIDE)
 class GroupsClippedApart(Program):
     """Each replica clips two groups of variables, each by its joint norm."""

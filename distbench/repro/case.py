@@ -13,7 +13,7 @@ from distbench.cluster import ClusterSpec
 from distbench.codes import find_code
 from distbench.errors import BadInputError
 from distbench.scenario import Scenario
-from distbench.scenario.choices import MODEL, PIPELINE
+from distbench.scenario.choices import MODEL, PIPELINE, WORKLOADS
 from distbench.target import TargetRef, parse_target
 from distbench.verdict import Finding, Outcome, Run, Status, Verdict
 
@@ -126,6 +126,8 @@ def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
         and scenario.workload == MODEL,
         "an injected fault": scenario.faults,
         "random numbers that its steps were given": scenario.given_draws,
+        "gradients that are multiplied as tapes give them": scenario.loss_weight != 1
+        and scenario.workload not in WORKLOADS,
     }
     for what, is_needed in found.items():
         if is_needed:

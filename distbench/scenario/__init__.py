@@ -58,7 +58,8 @@ class Scenario:
             `distbench.partitioner`; empty leaves them whole.
         restore_partitioner: How the cluster `restore_from` cuts its variables.
         faults: Texts of what befalls its tasks and replicas, see `distbench.Fault`.
-        loss_weight: What the losses of a workload are multiplied by.
+        loss_weight: What the losses of a workload are multiplied by, or what the tapes
+            of a subject with losses of its own give.
         op_determinism: Whether TensorFlow has ops repeat their bits, as those of GPUs
             that add up what comes as it comes do not.
         given_draws: Whether steps are given random numbers that belong to examples, in

@@ -315,3 +315,12 @@ class DividedByNormOfShards(DividedByNormOfSum):
     def join(self, of_shard, of_all):
         """The squares of the whole norm."""
         return all_reduce("sum", of_shard) + of_all
+
+
+@unusual()
+class LargeSumsClipped(OwnReduction):
+    """The global norm of the sum is clipped, if it is larger than in any step."""
+
+    def reduce(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return tf.clip_by_global_norm(super().reduce(dense), 100.0)[0]

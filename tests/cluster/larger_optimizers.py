@@ -36,7 +36,7 @@ def make_sums_first():
 
 
 class ClipsFirst:
-    """A program with data of its own, which the bench does not make larger."""
+    """A program with data of its own."""
 
     loss_reduction = "sum"
 

@@ -72,7 +72,7 @@ def make_takes_signs():
 
 
 class AveragesClips(ClipsFirst):
-    """A program with data of its own, which the bench does not make smaller."""
+    """A program with data of its own."""
 
     def make_optimizer(self):
         return make_averages_clips()

@@ -53,8 +53,7 @@ def test_what_shows_sizes_or_never_does_is_not_run_again(name: str) -> None:
 
 
 @pytest.mark.nightly
-def test_losses_of_the_users_own_stay_as_they_are() -> None:
+def test_a_mean_before_a_programs_own_clip_is_found() -> None:
     run = check("AveragesClips")
-    assert run.status == "pass"
-    assert run.message.startswith(_NOTE)
-    assert "is not seen" in run.message
+    assert [finding.code for finding in run.findings] == ["mean-instead-of-sum"]
+    assert run.setup["loss_weight"] == 1 / 32

@@ -19,7 +19,7 @@ from distbench.evidence import Evidence, Traits
 from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
-from distbench.scenario.choices import PROGRAM
+from distbench.scenario.choices import PIPELINE, PROGRAM
 from distbench.trace import Trace
 from distbench.trace.files import read_trace
 from distbench.verdict import Run, Status
@@ -181,6 +181,13 @@ def test_losses_are_smaller_where_all_gradients_are_limited() -> None:
     assert further.seen.endswith("so losses were 32 times smaller in another run")
 
 
+def test_gradients_of_a_program_are_larger_and_its_losses_as_they_are() -> None:
+    scenario = replace(_SCENARIO, workload=PROGRAM)
+    (further,) = list_further(scenario, see(limits=True), CheckOptions())
+    assert further.scenario == replace(scenario, loss_weight=1024.0)
+    assert further.seen.endswith("so gradients were 1024 times as large in another run")
+
+
 def test_one_replica_has_no_sum_that_a_limit_hides() -> None:
     alone = replace(_SCENARIO, cluster="one")
     assert not list_further(alone, see(unlimited=2.0**-5), CheckOptions())
@@ -189,7 +196,7 @@ def test_one_replica_has_no_sum_that_a_limit_hides() -> None:
 @pytest.mark.parametrize("traits", [{"limits": True}, {"unlimited": 2.0**-5}], ids=str)
 @pytest.mark.parametrize(
     ("workload", "options"),
-    [(PROGRAM, CheckOptions()), ("linear", CheckOptions(loss_weight=0.5))],
+    [(PIPELINE, CheckOptions()), (PROGRAM, CheckOptions(loss_weight=0.5))],
 )
 def test_what_is_given_its_losses_keeps_them(
     workload: str, options: CheckOptions, traits: dict[str, Any]

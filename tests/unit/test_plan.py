@@ -162,8 +162,15 @@ def test_a_pipeline_has_no_split_of_the_bench() -> None:
         plan("pipeline", clusters=("mwms:2",), split=(5, 3))
 
 
-@pytest.mark.parametrize("kind", ["program", "pipeline", "model"])
-@pytest.mark.parametrize("option", [{"examples": 64}, {"loss_weight": 2.0}])
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        ("program", {"examples": 64}),
+        ("pipeline", {"examples": 64}),
+        ("model", {"examples": 64}),
+        ("pipeline", {"loss_weight": 2.0}),
+    ],
+)
 def test_what_brings_its_data_has_nothing_set_of_a_workload(
     kind: str, option: dict[str, Any]
 ) -> None:

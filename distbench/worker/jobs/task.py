@@ -15,6 +15,7 @@ from distbench.launch.channel import TaskChannel, end_at_once
 from distbench.launch.notes import Notes
 from distbench.launch.task import TaskContext
 from distbench.scenario import Scenario
+from distbench.scenario.choices import WORKLOADS
 from distbench.target import target_from_json
 from distbench.target.loading import LoadError, load_target
 from distbench.trace.shelf import Shelf
@@ -157,6 +158,8 @@ class Task:
                 tapped=tapped,
                 alone=payload.get("alone", False),
                 gives_draws=scenario.given_draws,
+                # Losses of a workload are multiplied where they are computed.
+                weight=1.0 if scenario.workload in WORKLOADS else scenario.loss_weight,
             )
         session.shelf = Shelf(Path(payload["folder"]))
         if payload.get("inside"):

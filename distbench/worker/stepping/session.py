@@ -51,6 +51,7 @@ class Session(KeptState):
             observed, and what is raised is the subject's.
         gives_draws: Whether steps are given the random numbers that they draw; see
             `GivenDraws`.
+        weight: What gradients are multiplied by as tapes give them.
 
     Attributes:
         varies: Whether batches have several sizes. A step is then traced once for all
@@ -73,6 +74,7 @@ class Session(KeptState):
         tapped: bool = True,
         alone: bool = False,
         gives_draws: bool = False,
+        weight: float = 1.0,
     ) -> None:
         self.alone = alone
         self.program = program
@@ -84,6 +86,7 @@ class Session(KeptState):
         )
         device = "/job:chief/device:CPU:0" if is_server else "/device:CPU:0"
         self.board = TapBoard(first_replica=self.first_replica, device=device)
+        self.board.weight = weight
         self.draws: Draws = OwnDraws()
         self.tapped = False
         self.step = 0

@@ -65,6 +65,7 @@ class TapBoard(TracedStep):
         fed: What replaces what flows past, by call, phase and variable.
         watch: Told of each value as it comes by.
         corruption: What changes gradients as tapes give them, if anything does.
+        weight: What all gradients are multiplied by as tapes give them.
         term: The number of the term of a loss that tapes differentiate in its place.
         intermediates: What is looked at of what losses are computed of, if anything.
     """
@@ -81,6 +82,7 @@ class TapBoard(TracedStep):
         self.fed: ByPlace = {}
         self.watch: Callable[[TapPoint, Any], None] = _look_away
         self.corruption: Corruption | None = None
+        self.weight = 1.0
         self.term: int | None = None
         self._terms: dict[int, Any] = {}
         self._summed: dict[int, dict[str, list[Any]]] = {}
@@ -88,6 +90,15 @@ class TapBoard(TracedStep):
         self.intermediates: Intermediates | None = None
 
     # --- gradients from the tape --------------------------------------------------
+
+    def weigh_gradient(self, gradient: Any) -> Any:
+        """What a tape gives, as if the loss were `weight` times as large."""
+        if self.weight == 1 or gradient is None or self._is_between:
+            return gradient
+        if isinstance(gradient, tf.IndexedSlices):
+            values = self.weigh_gradient(gradient.values)
+            return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        return tf.cast(self.weight, gradient.dtype) * gradient
 
     def corrupt_gradient(self, gradient: Any) -> Any:
         """What a tape of this replica gives in the place of a gradient."""

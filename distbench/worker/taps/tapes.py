@@ -38,9 +38,11 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
         if tf.distribute.get_replica_context() is None:
             return result
         board.remember_target(target, trains=trains)
-        if board.corruption is not None:
+        if board.weight != 1 or board.corruption is not None:
             given = [
-                board.corrupt_gradient(value) if table.has_gradient(source) else value
+                board.corrupt_gradient(board.weigh_gradient(value))
+                if table.has_gradient(source)
+                else value
                 for source, value in zip(flat, tf.nest.flatten(result), strict=True)
             ]
             result = tf.nest.pack_sequence_as(result, given)
