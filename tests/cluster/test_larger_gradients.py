@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from one_run import check_one
 
+import distbench
+from distbench.errors import BadInputError
 from distbench.verdict import Run
 
 pytestmark = pytest.mark.cluster
@@ -53,3 +55,10 @@ def test_a_weight_that_was_asked_for_is_taken() -> None:
     run = check("make_clips_first", workload="linear", loss_weight=256.0)
     assert [finding.code for finding in run.findings] == ["clip-before-reduction"]
     assert run.setup["loss_weight"] == 256
+
+
+@pytest.mark.nightly
+def test_what_tapes_give_unseen_cannot_be_multiplied() -> None:
+    target, options = f"{_OPTIMIZERS}:ClipsFirst", {"in_flight": 3, "loss_weight": 4.0}
+    with pytest.raises(BadInputError, match=r"cannot be multiplied.*Received: 4\."):
+        distbench.check(target, ["ps:2+1"], tiers=["bounded"], **options)

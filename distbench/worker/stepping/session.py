@@ -117,6 +117,12 @@ class Session(KeptState):
         self._is_unread = False
         self.spoilt = Spoilt(self._devices, self.first_replica)
         self.tapped = tapped and not alone and not program.is_compiled
+        if weight != 1 and not self.tapped and not alone:
+            raise BadInputError(
+                f"What the tapes of '{program.name}' give cannot be multiplied: they "
+                "are not seen where XLA compiles a step as a whole or steps are in "
+                f"flight. Expected a loss weight of 1. Received: {weight:g}."
+            )
         self.varies = False
         self.begun: dict[int, dict[str, tuple[float, float]]] = {}
         self.shelf: Shelf | None = None
