@@ -73,7 +73,6 @@ def measure_noise(evidence: Evidence) -> Noise:
     for twin in evidence.twins:
         permuted = bool(twin.notes.get("permuted", False))
         _compare_twin(evidence, twin, samples[permuted], wholes)
-    _compare_joined(evidence, samples[False], wholes)
     limits = _limit_pools(samples[False])
     ordered = bool(samples[False]) and _depends_on_order(samples[True], limits)
     if not ordered and not _is_reduced_by_order(samples[True], limits):
@@ -82,6 +81,7 @@ def measure_noise(evidence: Evidence) -> Noise:
             if pool not in queues:
                 samples[False].setdefault(pool, []).extend(found)
         limits = _limit_pools(samples[False])
+    limits = _widen_by_joined(evidence, samples[False], limits, wholes)
     alone, sizes = _compare_doubled(evidence)
     return Noise(
         exact=evidence.tier == "exact",
@@ -239,13 +239,18 @@ def _compare_twin(
         _add_sample(samples, key, base, expected, seen, size)
 
 
-def _compare_joined(
-    evidence: Evidence, samples: Samples, wholes: Mapping[TraceKey, Whole]
-) -> None:
-    """What the examples lead, made of shards: what is left to the whole is rounding.
+def _widen_by_joined(
+    evidence: Evidence,
+    samples: Samples,
+    limits: Limits,
+    wholes: Mapping[TraceKey, Whole],
+) -> dict[tuple[Pool, int | None], tuple[float, float]]:
+    """Limits with samples of what the examples lead, as shards make it, if wider.
 
-    Twins repeat what is added and taken away again, and shards do not; see `joined`.
+    What is left to the whole batch's is rounding. Twins repeat what is added and taken
+    away again, and shards do not; see `joined`. Where they do they prove nothing.
     """
+    more: Samples = {}
     shared = {v.path for v in evidence.reference.variables if v.synchronised}
     for key, whole in wholes.items():
         if key.phase != "variable" or key.variable not in shared:
@@ -255,7 +260,13 @@ def _compare_joined(
         joined = find_alike(evidence, key)
         if joined is not None:
             value = evidence.reference.values[key]
-            _add_sample(samples, key, value, densify(value), joined, whole.size)
+            _add_sample(more, key, value, densify(value), joined, whole.size)
+    both = {pool: [*samples.get(pool, ()), *found] for pool, found in more.items()}
+    wider = {
+        place: (max(limit[0], limits.get(place, limit)[0]), limit[1])
+        for place, limit in _limit_pools(both).items()
+    }
+    return {**limits, **wider}
 
 
 def _add_sample(

@@ -278,7 +278,7 @@ class Context:
             for _, value in trace.select(phase="local_gradient", variable=variable)
         )
         return self.work_out(
-            ("sparse", variable), lambda: isinstance(next(own, None), SparseRows)
+            ("sparse", variable), lambda: any(isinstance(v, SparseRows) for v in own)
         )
 
     def _list_own(self, key: TraceKey, variable: str) -> Iterator[tuple[Value, ...]]:

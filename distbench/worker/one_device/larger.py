@@ -81,20 +81,21 @@ def _measure(value: Value | None) -> float:
 
 
 def _limits_multiplied(feeder: Feeder, recorded: Trace) -> bool:
-    """Whether more than a multiple is handed on of what tapes give so many times.
+    """Whether less is handed on of larger gradients than a multiple.
 
-    Where a tape's own was not seen, smaller ones tell whether those of the run are
-    left as they are.
+    Where no tape gave the whole of a gradient, what is handed on stands for it: then
+    two steps are compared, and smaller ones tell whether those of the run are left as
+    they are.
     """
-    handed = take_whole(recorded, _HANDED, step=0)
     larger = _multiply(feeder, _TIMES)
-    if larger is None or _are_multiples(handed, larger, _TIMES):
+    if larger is None:
         return False
-    given = take_whole(recorded, _GIVEN, step=0)
-    if all(
-        given.get(replace(key, phase=_GIVEN)) is not None for key, _ in handed.select()
-    ):
+    if not _hands_on(larger):
         return True
+    handed = take_whole(recorded, _HANDED, step=0)
+    # What follows from an update of the same step is no multiple of what it was.
+    if larger.calls > 1 or _are_multiples(handed, larger, _TIMES):
+        return False
     smaller = _multiply(feeder, 1 / _TIMES)
     return smaller is not None and _are_multiples(handed, smaller, 1 / _TIMES)
 
@@ -114,7 +115,7 @@ def _multiply(feeder: Feeder, times: float) -> Trace | None:
         finally:
             session.board.corruption = None
         reference.run_whole(0, batch, step)
-        return _collect(reference, (_HANDED,))
+        return _collect(reference, (_GIVEN, _HANDED))
     return None
 
 

@@ -98,7 +98,10 @@ class TapBoard(TracedStep):
         if isinstance(gradient, tf.IndexedSlices):
             values = self.weigh_gradient(gradient.values)
             return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-        return tf.cast(self.weight, gradient.dtype) * gradient
+        # The number itself may be too large for half precision.
+        wide = tf.float32 if gradient.dtype.size < 4 else gradient.dtype
+        weighed = tf.cast(self.weight, wide) * tf.cast(gradient, wide)
+        return tf.cast(weighed, gradient.dtype)
 
     def corrupt_gradient(self, gradient: Any) -> Any:
         """What a tape of this replica gives in the place of a gradient."""

@@ -8,6 +8,7 @@ is told of it.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -29,16 +30,24 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
         A function that puts back what tapes and graphs differentiate by.
     """
     elements = Elements()
+    within = threading.local()
 
     def gradient(original: Any, target: Any, sources: Any, *a: Any, **k: Any) -> Any:
         flat = tf.nest.flatten(sources)
         trains = any(map(table.has_gradient, flat))
         term = board.term if trains else None
-        result = _differentiate(board, original, term, target, sources, *a, **k)
+        depth = getattr(within, "depth", 0)
+        within.depth = depth + 1
+        try:
+            result = _differentiate(board, original, term, target, sources, *a, **k)
+        finally:
+            within.depth = depth
         if tf.distribute.get_replica_context() is None:
             return result
         board.remember_target(target, trains=trains)
-        if board.weight != 1 or board.corruption is not None:
+        # What a tape asks of another one, as to compute layers anew, is its own part.
+        is_changed = board.weight != 1 or board.corruption is not None
+        if is_changed and depth == 0:
             given = [
                 board.corrupt_gradient(board.weigh_gradient(value))
                 if table.has_gradient(source)
