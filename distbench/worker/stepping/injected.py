@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from distbench.errors import BadInputError
 from distbench.fault import OF_GRADIENTS, Fault
+from distbench.worker.taps.gradients import map_numbers, multiply
 
 if TYPE_CHECKING:
     from distbench.worker.stepping.session import Session
@@ -63,14 +64,14 @@ class Corruption:
 def _change(
     gradient: Any, change: Callable[[tf.Tensor, Fault], tf.Tensor], fault: Fault
 ) -> Any:
-    if isinstance(gradient, tf.IndexedSlices):
-        if fault.kind != "scale":
-            gradient = _fill_empty(gradient)
-        values = _change(gradient.values, change, fault)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    flat = tf.reshape(gradient, [-1])
-    changed = tf.reshape(change(flat, fault), tf.shape(gradient))
-    return tf.ensure_shape(changed, gradient.shape)
+    if isinstance(gradient, tf.IndexedSlices) and fault.kind != "scale":
+        gradient = _fill_empty(gradient)
+
+    def change_flat(numbers: tf.Tensor) -> tf.Tensor:
+        flat = change(tf.reshape(numbers, [-1]), fault)
+        return tf.ensure_shape(tf.reshape(flat, tf.shape(numbers)), numbers.shape)
+
+    return map_numbers(gradient, change_flat)
 
 
 def _fill_empty(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
@@ -90,7 +91,7 @@ def _fill_empty(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
 
 
 def _scale(flat: tf.Tensor, fault: Fault) -> tf.Tensor:
-    return flat * tf.cast(fault.amount, flat.dtype)
+    return multiply(flat, fault.amount or 0.0)
 
 
 def _put_nan(flat: tf.Tensor, fault: Fault) -> tf.Tensor:  # noqa: ARG001  # as the others

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from distbench.trace.intermediates import INTERMEDIATES, made_to_json, name_give
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.backwards import Writes
 from distbench.worker.taps.feeds import ByPlace, Dtypes, Feeds, Place
+from distbench.worker.taps.gradients import map_numbers, multiply
 from distbench.worker.taps.intermediates import Intermediates
 from distbench.worker.taps.reach import is_in_reach
 from distbench.worker.taps.sinks import (
@@ -95,13 +97,7 @@ class TapBoard(TracedStep):
         """What a tape gives, as if the loss were `weight` times as large."""
         if self.weight == 1 or gradient is None or self._is_between:
             return gradient
-        if isinstance(gradient, tf.IndexedSlices):
-            values = self.weigh_gradient(gradient.values)
-            return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-        # The number itself may be too large for half precision.
-        wide = tf.float32 if gradient.dtype.size < 4 else gradient.dtype
-        weighed = tf.cast(self.weight, wide) * tf.cast(gradient, wide)
-        return tf.cast(weighed, gradient.dtype)
+        return map_numbers(gradient, partial(multiply, factor=self.weight))
 
     def corrupt_gradient(self, gradient: Any) -> Any:
         """What a tape of this replica gives in the place of a gradient."""
