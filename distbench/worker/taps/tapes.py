@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import gradients_impl, gradients_util
+from tensorflow.python.ops import gradients_impl
 
 from distbench.worker.process.intercept import Undo, hide_from_autograph
 from distbench.worker.state.variables import VariableTable
@@ -74,40 +74,41 @@ def watch_tapes(board: TapBoard, table: VariableTable) -> Undo:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return gradient(unwatched.__get__(self), *args, **kwargs)
 
-    unwatched = tf.GradientTape.gradient
+    unwatched, looked_up = tf.GradientTape.gradient, gradients_impl.gradients_util
     see_all = elements.watch()
     hide_from_autograph(method)
     tf.GradientTape.gradient = method
-    gradients_impl.gradients_util = _stand_in(gradient)
+    gradients_impl.gradients_util = _stand_in(looked_up, gradient)
 
     def restore() -> None:
-        gradients_impl.gradients_util = gradients_util
+        gradients_impl.gradients_util = looked_up
         tf.GradientTape.gradient = unwatched
         see_all()
 
     return restore
 
 
-def _stand_in(gradient: Callable[..., Any]) -> SimpleNamespace:
+def _stand_in(looked_up: Any, gradient: Callable[..., Any]) -> SimpleNamespace:
     """What `tf.gradients`, of both versions, looks up in the place of its own module.
 
     Functions and loops differentiate their bodies by that module too, which are no
     gradients of a replica: they are left alone.
 
     Args:
+        looked_up: What is looked up there.
         gradient: Called as in the place of a tape's method, which it gets first.
     """
 
     def differentiate(ys: Any, xs: Any, grad_ys: Any = None, *a: Any, **k: Any) -> Any:
         def original(target: Any, sources: Any, output_gradients: Any = None) -> Any:
-            return gradients_util._GradientsHelper(
+            return looked_up._GradientsHelper(
                 target, sources, output_gradients, *a, **k
             )
 
         target = _take_only(ys)
         return gradient(original, target, xs, output_gradients=_take_only(grad_ys))
 
-    names = {n: v for n, v in vars(gradients_util).items() if not n.startswith("__")}
+    names = {n: v for n, v in vars(looked_up).items() if not n.startswith("__")}
     return SimpleNamespace(**{**names, "_GradientsHelper": differentiate})
 
 
