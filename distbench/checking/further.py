@@ -14,13 +14,9 @@ from distbench.fault import Fault
 from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
-from distbench.scenario.choices import PIPELINE, WORKLOADS
+from distbench.scenario.choices import LARGER, PIPELINE, WORKLOADS
 from distbench.spelling import spell_given
 from distbench.verdict import Run, Status
-
-LARGER = 1024.0
-"""As many times larger losses have gradients that any clip in use limits."""
-
 
 _BEYOND = 3
 """Steps that show what a change leads to."""

@@ -105,6 +105,10 @@ def check_restore_after(after: int, restore_from: str | None, steps: int) -> Non
         )
 
 
+LARGER = 1024.0
+"""As many times larger gradients are limited by any clip in use."""
+
+
 def check_loss_weight(weight: float) -> None:
     """Raise BadInputError for a weight that leaves nothing of a loss."""
     if not 0 < weight < math.inf:

@@ -20,7 +20,7 @@ from distbench.trace import (
     Values,
     change_numbers,
 )
-from distbench.worker.state.values import have_same_bits
+from distbench.worker.state.values import are_near, have_same_bits
 
 
 def take_whole(reference: Trace, phase: Phase, step: int | None = None) -> Trace:
@@ -47,6 +47,21 @@ def pair_handed(trace: Trace) -> Iterator[tuple[TraceKey, Value, Value | None]]:
     handed = take_whole(trace, "reduced_gradient").values
     for key, value in take_whole(trace, "local_gradient").values.items():
         yield key, value, handed.get(replace(key, phase="reduced_gradient"))
+
+
+def are_multiples(trace: Trace, other: Trace, times: float) -> bool:
+    """Whether another run reduces so many times what one does, but for roundings.
+
+    Args:
+        trace: What one device reduces, as one replica; see `take_whole`.
+        other: The same of the other run.
+        times: As many times.
+    """
+    return all(
+        (found := other.get(key)) is not None
+        and are_near(value, found, trace.dtypes.get(key.variable), part=times)
+        for key, value in trace.select(phase="reduced_gradient")
+    )
 
 
 def hands_on(reference: Trace) -> bool:

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from distbench.fault import Fault
+from distbench.scenario.choices import LARGER
 from distbench.trace import WHOLE, Phase, Trace, Value
 from distbench.worker.one_device.feeder import Feeder
-from distbench.worker.one_device.held_against import pair_handed, take_whole
+from distbench.worker.one_device.held_against import (
+    are_multiples,
+    pair_handed,
+    take_whole,
+)
 from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
+from distbench.worker.process.intercept import replace_attribute
 from distbench.worker.state.values import are_near, widen
-from distbench.worker.stepping.injected import Corruption
 
-_TIMES = 1024.0
-"""As many times larger numbers in the batch make gradients larger than any clip."""
 _ENOUGH = 32.0
 """As many times larger gradients are larger than a clip in use, if one is there."""
 _GIVEN: Phase = "local_gradient"
@@ -53,7 +55,7 @@ def _take_larger_batch(reference: Reference) -> Trace | None:
     """Gradients of a first batch of larger numbers, if these make finite ones."""
     if not runs_changed(reference, _enlarge):
         return None
-    return _collect(reference, (_GIVEN, _HANDED))
+    return _collect(reference)
 
 
 def _enlarge(leaf: Any) -> Any:
@@ -61,7 +63,7 @@ def _enlarge(leaf: Any) -> Any:
     # Half precision would overflow, and what float16 is cast to may as well.
     if array.dtype not in (np.float32, np.float64):
         return leaf
-    return array * array.dtype.type(_TIMES)
+    return array * array.dtype.type(LARGER)
 
 
 def _is_larger(made: Trace, recorded: Trace) -> bool:
@@ -87,55 +89,49 @@ def _limits_multiplied(feeder: Feeder, recorded: Trace) -> bool:
     two steps are compared, and smaller ones tell whether those of the run are left as
     they are.
     """
-    larger = _multiply(feeder, _TIMES)
+    larger = _multiply(feeder, LARGER)
     if larger is None:
         return False
     if not _hands_on(larger):
         return True
     handed = take_whole(recorded, _HANDED, step=0)
     # What follows from an update of the same step is no multiple of what it was.
-    if larger.calls > 1 or _are_multiples(handed, larger, _TIMES):
+    if larger.calls > 1 or _hands_multiples(handed, larger, LARGER):
         return False
-    smaller = _multiply(feeder, 1 / _TIMES)
-    return smaller is not None and _are_multiples(handed, smaller, 1 / _TIMES)
+    smaller = _multiply(feeder, 1 / LARGER)
+    return smaller is not None and _hands_multiples(handed, smaller, 1 / LARGER)
+
+
+def _hands_multiples(handed: Trace, made: Trace, times: float) -> bool:
+    return are_multiples(handed, take_whole(made, _HANDED), times)
 
 
 def _multiply(feeder: Feeder, times: float) -> Trace | None:
     """What the first step hands on where each tape gives so many times as much."""
     reference = feeder.reference
     session, batch = reference.session, reference.draw(0)
-    scale = Fault.corrupt(0, 0, factor=times)
+    weight = times * session.board.weight
     with suppress(SubjectError), feeder.trace_apart():
         session.restore_state(reference.initial)
         step = session.make_step()
-        session.board.corruption = Corruption([scale])
-        try:
-            with session.guard("step"):
-                step.trace([batch])
-        finally:
-            session.board.corruption = None
+        with (
+            replace_attribute(session.board, "weight", weight),
+            session.guard("step"),
+        ):
+            step.trace([batch])
         reference.run_whole(0, batch, step)
-        return _collect(reference, (_GIVEN, _HANDED))
+        return _collect(reference)
     return None
 
 
-def _collect(reference: Reference, phases: tuple[Phase, ...]) -> Trace | None:
+def _collect(reference: Reference) -> Trace | None:
     """What the step that was run left in its taps; None if not all of it is finite."""
-    values = reference.session.make_values()
-    reference.session.collect_taps(0, values, replica=WHOLE, phases=phases)
+    session, phases = reference.session, (_GIVEN, _HANDED)
+    values = session.make_values()
+    session.collect_taps(0, values, replica=WHOLE, phases=phases)
     made = reference.make_trace("larger", values)
     finite = all(np.isfinite(widen(value)).all() for _, value in made.select())
     return made if finite else None
-
-
-def _are_multiples(trace: Trace, other: Trace, times: float) -> bool:
-    """Whether another run hands on so many times what one does, but for roundings."""
-    made = take_whole(other, _HANDED)
-    return all(
-        (found := made.get(key)) is not None
-        and are_near(value, found, trace.dtypes.get(key.variable), part=times)
-        for key, value in trace.select()
-    )
 
 
 def _hands_on(trace: Trace) -> bool:

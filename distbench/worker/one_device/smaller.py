@@ -11,6 +11,7 @@ from distbench.evidence import Tier
 from distbench.trace import Phase, Trace
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import (
+    are_multiples,
     change_gradients,
     pair_handed,
     take_whole,
@@ -53,13 +54,13 @@ def find_unlimited(feeder: Feeder, tier: Tier, recorded: Trace) -> float:
     # A step that cannot take them tells nothing.
     with suppress(SubjectError):
         handed = take_whole(recorded, _HANDED)
-        if not _are_multiples(handed, make_of(replicas), 1.0):
+        if not are_multiples(handed, make_of(replicas), 1.0):
             return 0.0
         for part in _PARTS:
             small = make_of(part)
             if not _are_there(small):
                 break  # what is left of them is 0, whatever their size
-            if _are_multiples(small, make_of(part * replicas), replicas):
+            if are_multiples(small, make_of(part * replicas), replicas):
                 return part
     return 0.0
 
@@ -83,12 +84,3 @@ def _are_there(trace: Trace) -> bool:
         key.step for key, value in trace.select(phase=_HANDED) if np.any(widen(value))
     }
     return there == set(range(trace.steps))
-
-
-def _are_multiples(trace: Trace, other: Trace, times: float) -> bool:
-    """Whether another run reduces so many times what one does, but for roundings."""
-    return all(
-        (found := other.get(key)) is not None
-        and are_near(value, found, trace.dtypes.get(key.variable), part=times)
-        for key, value in trace.select(phase=_HANDED)
-    )
