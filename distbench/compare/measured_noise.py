@@ -244,7 +244,7 @@ def _widen_by_joined(
     samples: Samples,
     limits: Limits,
     wholes: Mapping[TraceKey, Whole],
-) -> dict[tuple[Pool, int | None], tuple[float, float]]:
+) -> Limits:
     """Limits with samples of what the examples lead, as shards make it, if wider.
 
     What is left to the whole batch's is rounding. Twins repeat what is added and taken
@@ -352,7 +352,7 @@ def _measure_noise(seen: Array, expected: Array, size: float) -> float:
 
 def _limit_pools(
     samples: Mapping[Pool, Sequence[Sample]],
-) -> dict[tuple[Pool, int | None], tuple[float, float]]:
+) -> Limits:
     limits: dict[tuple[Pool, int | None], tuple[float, float]] = {}
     for pool, found in samples.items():
         for step in (None, *sorted({sample.step for sample in found})):

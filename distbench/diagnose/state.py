@@ -14,7 +14,14 @@ from distbench.diagnose.links import Chain
 from distbench.diagnose.reporting import report_all
 from distbench.diagnose.restored import explain_restored
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, PHASES, Phase, SparseRows, Value, VariableInfo
+from distbench.trace import (
+    INITIAL,
+    PHASES,
+    Phase,
+    Value,
+    VariableInfo,
+    get_numbers,
+)
 from distbench.verdict import Finding
 
 
@@ -103,7 +110,7 @@ def _has_sums_apart(evidence: Evidence, link: Judged) -> bool:
 def _are_near(evidence: Evidence, link: Judged) -> bool:
     """Whether these sums have half of their digits in common, which rounding leaves."""
     for left, right in _list_sums(evidence, link):
-        dtype = str((left.values if isinstance(left, SparseRows) else left).dtype)
+        dtype = str(get_numbers(left).dtype)
         first, other = densify(left), densify(right)
         if measure_size(first - other) > math.sqrt(find_roundoff(dtype)) * measure_size(
             first
