@@ -9,11 +9,8 @@ import numpy as np
 
 from distbench.compare.pair import SUM, Pair
 from distbench.compare.values import Array
-from distbench.diagnose.context import (
-    Context,
-    find_shards,
-    take_rows,
-)
+from distbench.diagnose.cases import take_rows
+from distbench.diagnose.context import Context, find_shards
 from distbench.trace import SUMMED, WHOLE, SparseRows, Value
 
 ADDED = ("local_gradient", "reduced_gradient")

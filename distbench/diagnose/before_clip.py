@@ -17,13 +17,14 @@ from distbench.compare.ratio import (
     fit_multiple,
 )
 from distbench.compare.values import Array, take_numbers
-from distbench.diagnose.context import Context, Hypothesis, Numbered
+from distbench.diagnose.context import Context, Numbered
 from distbench.diagnose.hypotheses.norms import GlobalNorm, list_global_norms
 from distbench.diagnose.hypotheses.reduction import (
     explain_by_count,
     explain_by_missing_sum,
     explain_by_subset,
 )
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.rank import Ranked, find_full
 from distbench.trace import WHOLE, TraceKey
 

@@ -1,4 +1,4 @@
-"""What a hypothesis may look at, and the form in which it answers."""
+"""What a hypothesis may look at."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
 from distbench.compare.comparison import Judged
 from distbench.compare.pair import DIRECTION, Pair
-from distbench.compare.values import Array, align_values, densify, measure_size
+from distbench.compare.values import Array, densify
+from distbench.diagnose.cases import find_rounding, find_tolerance, take_rows
 from distbench.evidence import Evidence
 from distbench.trace import (
     SUMMED,
@@ -316,80 +316,6 @@ class Context:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Hypothesis:
-    """A possible cause and what the wrong values would be under it.
-
-    Attributes:
-        code: Finding code.
-        predicted: Value under this cause, by number of the case; of the case's shape.
-        detail: What happened, as the middle part of a sentence.
-        replicas: Replicas that the cause names; None for those that are wrong.
-        ratio: A ratio that says more than the fitted one.
-        phase: Phase to report; None for that of the wrong values.
-        of_due: Whether it is about the size that a sum should have, and not about what
-            was done to its addends. Of an observed value that is the plain sum of its
-            addends, only such a cause can be true.
-        choices: From how many values each number of a prediction was chosen as the
-            nearest: then chance comes near as often.
-        advice: What to do, where the code's own advice does not fit.
-    """
-
-    code: str
-    predicted: Mapping[int, Array]
-    detail: str
-    replicas: tuple[int, ...] | None = None
-    ratio: float | None = None
-    phase: Phase | None = None
-    of_due: bool = False
-    choices: int = 1
-    advice: str = ""
-
-
-def find_base(case: Pair) -> Array:
-    """The state before the step, 0 where it is not known, in the shape of the case."""
-    return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))
-
-
-def take_rows(value: Value, case: Pair) -> Array:
-    """A value in the rows of a case: all, or those that the case consists of."""
-    if case.rows is None:
-        return densify(value)
-    rows = case.rows.astype(np.int64)
-    if not isinstance(value, SparseRows):
-        return densify(value)[rows]
-    empty = SparseRows(
-        indices=rows,
-        values=np.zeros((len(rows), *value.shape[1:]), np.float64),
-        shape=value.shape,
-    )
-    aligned, _ = align_values((value, empty))
-    if aligned.rows is None:
-        return aligned.total
-    return aligned.total[np.searchsorted(aligned.rows, rows)]
-
-
-def carry_rows(
-    value: Array, rows: Array | None, others: Array | None, shape: tuple[int, ...]
-) -> Array:
-    """What is known of some rows, in those of another step; 0 where it has others.
-
-    Args:
-        value: In the first rows.
-        rows: Their numbers; None for all of them.
-        others: Those of the other step.
-        shape: Shape of a value in these.
-    """
-    if rows is None and others is None:
-        return value
-    before = np.arange(len(value)) if rows is None else rows
-    now = np.arange(shape[0]) if others is None else others
-    carried = np.zeros(shape)
-    _, place, other = np.intersect1d(before, now, return_indices=True)
-    carried[other] = value[place]
-    return carried
-
-
 def find_shards(context: Context, case: Pair) -> tuple[Array, ...]:
     """What one device makes of each shard alone, in the rows of a case.
 
@@ -398,30 +324,3 @@ def find_shards(context: Context, case: Pair) -> tuple[Array, ...]:
     phase: Phase = "loss" if case.key.phase == "loss" else "local_gradient"
     values = context.evidence.reference.get_replicas(replace(case.key, phase=phase))
     return tuple(take_rows(value, case) for value in values)
-
-
-def find_tolerance(case: Pair, replicas: int) -> Array | float:
-    """How far a prediction from rounded numbers may lie from the observed value.
-
-    Only ranks causes; what is wrong has been decided before. A prediction is made of a
-    handful of rounded operations on each addend: a few units in the last place of the
-    largest one for each replica, beside what a correct value may deviate.
-    """
-    bound = np.where(np.isfinite(case.margin.bound), case.margin.bound, 0.0)
-    return np.asarray(4 * bound + find_rounding(case, case.terms, replicas))
-
-
-def find_rounding(
-    case: Pair, terms: Sequence[Array], replicas: int | None = None
-) -> float:
-    """How far rounding of a value and of its addends may move it: a few roundoffs.
-
-    Args:
-        case: The value.
-        terms: Its addends.
-        replicas: How many there may be, if not as many as are given.
-    """
-    sizes = [measure_size(case.observed), measure_size(case.expected)]
-    sizes.append(sum(measure_size(term) for term in terms))
-    count = len(terms) if replicas is None else replicas
-    return 8 * (count + 1) * find_roundoff(case.dtype) * max(sizes)

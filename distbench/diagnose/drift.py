@@ -9,7 +9,8 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, are_equal, densify
-from distbench.diagnose.context import Context, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context
 from distbench.diagnose.explain import Explained, explain_all
 from distbench.trace import TraceKey
 

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from distbench.compare.comparison import Judged
-from distbench.diagnose.context import take_rows
+from distbench.diagnose.cases import take_rows
 from distbench.diagnose.explained_links import explain_links
 from distbench.diagnose.links import Chain
 from distbench.evidence import Evidence

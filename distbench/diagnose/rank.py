@@ -11,7 +11,8 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, are_equal, measure_norm
 from distbench.diagnose.addends import find_untouched
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 
 NEEDED = 0.9
 """Share of the residual that a cause must explain to be named."""

@@ -18,7 +18,8 @@ from distbench.compare.measure import Margin
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, measure_norm, measure_size
-from distbench.diagnose.context import Context, find_base, take_rows
+from distbench.diagnose.cases import find_base, take_rows
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import add_weighted
 from distbench.trace import UPDATED, Trace, TraceKey, Values
 

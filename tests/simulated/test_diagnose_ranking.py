@@ -8,7 +8,8 @@ from training_simulator import KERNEL, observe
 
 from distbench.compare.measure import Margin
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.rank import find_best
 from distbench.trace import TraceKey
 

@@ -90,22 +90,27 @@ _TAKES = {
     "diagnose.names": "",
     "diagnose.seeds": "evidence trace",
     "diagnose.fit": "compare",
-    "diagnose.context": "compare evidence trace",
+    "diagnose.cases": "compare trace",
+    "diagnose.hypothesis": "compare trace",
+    "diagnose.context": "compare diagnose.cases evidence trace",
     "diagnose.keepers": "compare evidence trace",
-    "diagnose.addends": "compare diagnose.context trace",
+    "diagnose.addends": "compare diagnose.cases diagnose.context trace",
     "diagnose.astray": "compare diagnose.context diagnose.fit evidence trace",
     "diagnose.own_shard": "diagnose.context trace",
-    "diagnose.shown_sums": "compare diagnose.context diagnose.fit trace",
+    "diagnose.shown_sums": (
+        "compare diagnose.cases diagnose.context diagnose.fit trace"
+    ),
     "diagnose.hypotheses": (
-        "compare diagnose.addends diagnose.astray diagnose.context diagnose.fit "
-        "diagnose.keepers diagnose.names diagnose.own_shard diagnose.seeds "
-        "diagnose.shown_sums trace"
+        "compare diagnose.addends diagnose.astray diagnose.cases diagnose.context "
+        "diagnose.fit diagnose.hypothesis diagnose.keepers diagnose.names "
+        "diagnose.own_shard diagnose.seeds diagnose.shown_sums trace"
     ),
     "diagnose": (
-        "codes compare details diagnose.addends diagnose.astray diagnose.context "
-        "diagnose.fit diagnose.hypotheses diagnose.keepers diagnose.names "
-        "diagnose.own_shard diagnose.seeds diagnose.shown_sums errors evidence "
-        "examples flight spelling split trace verdict"
+        "codes compare details diagnose.addends diagnose.astray diagnose.cases "
+        "diagnose.context diagnose.fit diagnose.hypotheses diagnose.hypothesis "
+        "diagnose.keepers diagnose.names diagnose.own_shard diagnose.seeds "
+        "diagnose.shown_sums errors evidence examples flight spelling split trace "
+        "verdict"
     ),
     "report": (
         "cluster codes compare details errors escape history options scenario trace "

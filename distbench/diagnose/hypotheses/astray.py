@@ -12,7 +12,8 @@ from distbench.diagnose.astray import (
     find_times,
     list_astray,
 )
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import COMPUTED
 
 _ADDED = frozenset({"examples", "numbers", "variables"})

@@ -11,7 +11,9 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.pieces import cut_piece, find_place, find_start, measure_move
 from distbench.compare.values import Array, measure_norm
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.diagnose.cases import find_tolerance
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import SUMMED
 
 Sums = Mapping[str, Array]

@@ -11,10 +11,11 @@ import numpy as np
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.values import Array
 from distbench.diagnose.addends import Source, list_sources
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import add_weighted
 from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import GlobalNorm
+from distbench.diagnose.hypothesis import Hypothesis
 
 _FEWEST = 2
 """A norm of one variable alone is joint with no other."""

@@ -11,7 +11,8 @@ from distbench.compare.intermediates import has_common_loss, losses_add_up
 from distbench.compare.least_squares import fit_all
 from distbench.compare.paired import gradients_add_up
 from distbench.compare.ratio import SAME
-from distbench.diagnose.context import Context, Hypothesis, find_shards
+from distbench.diagnose.context import Context, find_shards
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.own_shard import describe_alone
 from distbench.trace import WHOLE
 

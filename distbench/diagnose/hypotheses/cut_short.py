@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.cases import take_rows
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 
 
 def explain_by_shortest(context: Context) -> Iterator[Hypothesis]:

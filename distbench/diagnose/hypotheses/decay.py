@@ -9,7 +9,8 @@ from dataclasses import replace
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_size
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -19,6 +20,7 @@ from distbench.diagnose.fit import (
     pick_features,
 )
 from distbench.diagnose.hypotheses.update import fit_feature
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE
 
 _NONE = 1e-3

@@ -11,8 +11,10 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
+from distbench.diagnose.hypothesis import Hypothesis
 
 Take = Callable[[Context, Pair], Array | None]
 """What is divided, of a variable's step; None where it is not known."""

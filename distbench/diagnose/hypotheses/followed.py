@@ -10,8 +10,10 @@ import numpy as np
 from distbench.compare.leading import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context, Numbered
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import Phase, TraceKey
 
 _LEAST = 1e-3

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.cases import take_rows
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import fit_cases
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_lag
 from distbench.trace import GRADIENTS, STATE, WHOLE
 

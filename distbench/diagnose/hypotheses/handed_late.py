@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.cases import take_rows
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.keepers import find_held, find_keepers
 from distbench.trace import SUMMED
 

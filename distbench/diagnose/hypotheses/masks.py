@@ -11,7 +11,9 @@ import numpy as np
 from distbench.compare.ratio import fit_multiple
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, Source, list_sources
-from distbench.diagnose.context import Context, Hypothesis, carry_rows, find_tolerance
+from distbench.diagnose.cases import carry_rows, find_tolerance
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import TraceKey
 
 _CODE = "nonlinear-before-reduction"

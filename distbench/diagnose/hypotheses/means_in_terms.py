@@ -9,7 +9,8 @@ import numpy as np
 
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, take_rows
+from distbench.diagnose.cases import take_rows
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -17,6 +18,7 @@ from distbench.diagnose.fit import (
     name_weights,
     predict_rows,
 )
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE
 
 

@@ -9,8 +9,10 @@ import numpy as np
 from distbench.compare.least_squares import solve_least_squares, stack_scaled
 from distbench.compare.ratio import are_same_factors
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.context import Context, Hypothesis, Numbered, take_rows
+from distbench.diagnose.cases import take_rows
+from distbench.diagnose.context import Context, Numbered
 from distbench.diagnose.fit import add_weighted, fit_cases
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, STATE, SUMMED, TraceKey, Value
 from distbench.trace.intermediates import list_places
 

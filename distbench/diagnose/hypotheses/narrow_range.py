@@ -8,8 +8,9 @@ import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pair import Pair
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses.precision import bound_rounding
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import SUMMED
 
 _NARROW = ("float16",)

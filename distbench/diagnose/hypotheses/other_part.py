@@ -11,7 +11,8 @@ from distbench.compare.leading import has_gradient, is_trained
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context, Numbered
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -19,6 +20,7 @@ from distbench.diagnose.fit import (
     make_error,
     predict_cases,
 )
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import UPDATED, Phase
 
 _FED: tuple[Phase, ...] = ("applied_gradient", "reduced_gradient")

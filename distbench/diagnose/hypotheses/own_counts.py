@@ -9,7 +9,7 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import (
     Row,
     add_weighted,
@@ -17,6 +17,7 @@ from distbench.diagnose.fit import (
     leaves_nothing,
     name_weights,
 )
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import add_weighted
 from distbench.diagnose.hypotheses.micro_steps import fit_parts, read_micro_steps
 from distbench.diagnose.hypotheses.reduction import name_missing_sum
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import SUMMED, WHOLE
 
 _SAME = 1e-3

@@ -11,7 +11,8 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import GRADIENTS, SUMMED, WHOLE
 

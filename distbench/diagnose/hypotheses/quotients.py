@@ -11,7 +11,9 @@ import numpy as np
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.values import Array
 from distbench.diagnose.addends import Source, list_sources
-from distbench.diagnose.context import Context, Hypothesis, find_tolerance
+from distbench.diagnose.cases import find_tolerance
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 
 _LEAST_NUMBERS = 6
 """Two numbers are fitted to one device's quotients, and the others have to agree."""

@@ -9,7 +9,7 @@ import numpy as np
 from distbench.compare.ratio import SAME, are_alike, are_same_factors
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, list_sources
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -17,6 +17,7 @@ from distbench.diagnose.fit import (
     name_weights,
     predict_rows,
 )
+from distbench.diagnose.hypothesis import Hypothesis
 
 
 def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:

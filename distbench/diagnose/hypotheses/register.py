@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses import (
     added,
     alone,
@@ -88,6 +88,7 @@ from distbench.diagnose.hypotheses import (
     weighted,
     wires,
 )
+from distbench.diagnose.hypothesis import Hypothesis
 
 Explain = Callable[[Context], Iterable[Hypothesis]]
 

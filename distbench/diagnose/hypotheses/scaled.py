@@ -10,7 +10,7 @@ from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, list_sources
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -18,6 +18,7 @@ from distbench.diagnose.fit import (
     name_weights,
     predict_rows,
 )
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE, TraceKey
 

@@ -14,7 +14,9 @@ import numpy as np
 from distbench.compare.leading import find_counts, is_trained
 from distbench.compare.pair import OF_COPIES
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.keepers import find_held
 from distbench.trace import UPDATED, WHOLE, Trace, TraceKey, VariableInfo
 

@@ -8,9 +8,11 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses.decay import fit_due_decay, name_decay
 from distbench.diagnose.hypotheses.update import fit_feature
+from distbench.diagnose.hypothesis import Hypothesis
 
 _FEWEST = 4
 """Elements of which both signs are known, without which any error is that of signs."""

@@ -10,7 +10,8 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import share_by_size
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, find_rounding, take_rows
+from distbench.diagnose.cases import find_rounding, take_rows
+from distbench.diagnose.context import Context
 from distbench.trace import WHOLE, SparseRows
 
 

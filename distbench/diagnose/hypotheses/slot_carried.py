@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context, Numbered
 from distbench.diagnose.fit import (
     Row,
     drop_empty,
@@ -16,6 +17,7 @@ from distbench.diagnose.fit import (
     predict_rows,
 )
 from distbench.diagnose.hypotheses.slot_facts import group_by_kind
+from distbench.diagnose.hypothesis import Hypothesis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, are_equal, densify
-from distbench.diagnose.context import Context, Numbered, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context, Numbered
 from distbench.diagnose.fit import (
     Row,
     drop_empty,

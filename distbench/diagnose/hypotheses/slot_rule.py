@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import are_alike, are_same_factors
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import (
     fit_weights,
     leaves_nothing,
@@ -24,6 +24,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
     group_by_kind,
     is_sum_unseen,
 )
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_lag
 from distbench.trace import UPDATED
 

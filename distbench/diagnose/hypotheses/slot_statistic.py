@@ -9,7 +9,8 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify, measure_size
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.hypotheses.kept_statistics import Statistic, list_statistics
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
@@ -19,6 +20,7 @@ from distbench.diagnose.hypotheses.statistic_rules import (
     fit_rules,
     take_gradients,
 )
+from distbench.diagnose.hypothesis import Hypothesis
 
 _NEAR = 1e-3
 """How much of an error a prediction may leave, if it holds in several numbers."""

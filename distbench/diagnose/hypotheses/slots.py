@@ -10,7 +10,8 @@ import numpy as np
 from distbench.compare.leading import find_led_numbers, is_number
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, are_equal, measure_norm
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import (
     fit_weights,
     make_error,
@@ -29,6 +30,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
     pair_gradients,
 )
 from distbench.diagnose.hypotheses.slot_feeds import Feed, list_feeds, make_part
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import UPDATED, Trace
 

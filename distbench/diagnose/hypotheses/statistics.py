@@ -16,7 +16,8 @@ from distbench.compare.led_shards import (
     is_doubled,
 )
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, Hypothesis, Numbered, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context, Numbered
 from distbench.diagnose.fit import (
     fit_weights,
     leaves_nothing,
@@ -24,6 +25,7 @@ from distbench.diagnose.fit import (
     predict_cases,
 )
 from distbench.diagnose.hypotheses.steered import list_steering
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import VariableInfo
 
 _SAME = 1e-4

@@ -12,7 +12,8 @@ import numpy as np
 from distbench.compare.leading import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis, find_base
+from distbench.diagnose.cases import find_base
+from distbench.diagnose.context import Context
 from distbench.diagnose.fit import (
     Row,
     fit_weights,
@@ -22,6 +23,7 @@ from distbench.diagnose.fit import (
     predict_cases,
 )
 from distbench.diagnose.hypotheses.reduction import list_subsets
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 
 _SAME = 1e-4

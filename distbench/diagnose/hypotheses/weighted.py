@@ -18,7 +18,7 @@ from distbench.compare.ratio import (
     share_by_size,
 )
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, Hypothesis, find_shards
+from distbench.diagnose.context import Context, find_shards
 from distbench.diagnose.fit import (
     Row,
     add_weighted,
@@ -29,6 +29,7 @@ from distbench.diagnose.fit import (
     predict_rows,
 )
 from distbench.diagnose.hypotheses.penalty import set_apart
+from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE, TraceKey
 
 Means = tuple[str, str, Callable[[Sequence[int]], tuple[float, ...]]]

@@ -9,7 +9,8 @@ import numpy as np
 
 from distbench.compare.values import Array
 from distbench.diagnose.addends import ADDED, list_sources
-from distbench.diagnose.context import Context, Hypothesis
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypothesis import Hypothesis
 
 Function = Callable[[Array], Array]
 

@@ -1,0 +1,39 @@
+"""The form in which a possible cause is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from distbench.compare.values import Array
+from distbench.trace import Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hypothesis:
+    """A possible cause and what the wrong values would be under it.
+
+    Attributes:
+        code: Finding code.
+        predicted: Value under this cause, by number of the case; of the case's shape.
+        detail: What happened, as the middle part of a sentence.
+        replicas: Replicas that the cause names; None for those that are wrong.
+        ratio: A ratio that says more than the fitted one.
+        phase: Phase to report; None for that of the wrong values.
+        of_due: Whether it is about the size that a sum should have, and not about what
+            was done to its addends. Of an observed value that is the plain sum of its
+            addends, only such a cause can be true.
+        choices: From how many values each number of a prediction was chosen as the
+            nearest: then chance comes near as often.
+        advice: What to do, where the code's own advice does not fit.
+    """
+
+    code: str
+    predicted: Mapping[int, Array]
+    detail: str
+    replicas: tuple[int, ...] | None = None
+    ratio: float | None = None
+    phase: Phase | None = None
+    of_due: bool = False
+    choices: int = 1
+    advice: str = ""
