@@ -131,6 +131,10 @@ class Context:
         """This context with some of its wrong values alone."""
         return replace(self, cases=cases)
 
+    def judge_by(self, evidence: Evidence) -> Context:
+        """This context with something else expected of what it may look at."""
+        return replace(self, evidence=evidence, _worked_out={})
+
     def part_by_variable(self) -> Iterator[Context]:
         """This context for each variable, with the wrong values of that one alone."""
         for name in dict.fromkeys(case.key.variable for case in self.cases):

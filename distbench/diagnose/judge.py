@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.absent import add_absent
-from distbench.compare.intermediates import losses_add_up
 from distbench.compare.lost import measure_lost
 from distbench.compare.measured_noise import measure_noise
 from distbench.compare.noise import Noise
@@ -16,11 +15,11 @@ from distbench.compare.odd_terms import settle_terms
 from distbench.compare.pair import SHARD
 from distbench.compare.sensitive import find_cut_sensitive, find_row_sensitive
 from distbench.diagnose.averaged import AVERAGED, read_averaged, take_shares, tells_more
+from distbench.diagnose.changed import CLIP, tell_changed
 from distbench.diagnose.examples import count_examples
 from distbench.diagnose.exchange import exchanges, is_joined
 from distbench.diagnose.explain import is_vague
 from distbench.diagnose.formed import find_formed
-from distbench.diagnose.hypotheses.combined import COMBINED
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.kept_apart import find_kept_apart
 from distbench.diagnose.misplaced import find_misplaced
@@ -51,8 +50,8 @@ from distbench.evidence import Evidence
 from distbench.trace import COMPUTED
 from distbench.verdict import Finding, Status
 
-_SCALED = ("local_gradient", "loss-not-scaled"), ("local_gradient", "loss-scaled-twice")
-"""Findings that gradients alone show, and that may be of something done to them."""
+_SCALED = "loss-not-scaled", "loss-scaled-twice"
+"""Causes of gradients that may as well be of something done to them."""
 _GENERIC = ("unexplained", "replicas-diverged")
 """Codes that say no more than that something is wrong."""
 
@@ -173,16 +172,15 @@ def _judge_best(evidence: Evidence, noise: Noise) -> Judgement:
     step = whole.wrong_gradients if whole.has_right_losses else None
     if step is None or measure_lost(evidence):  # gradients round more than losses do
         return _choose(evidence, noise, whole)
-    if evidence.inside is not None and losses_add_up(evidence.inside, step):
-        told = whole.explain()
-        if told.findings and told.findings[0].code == COMBINED:
-            return told
+    changed = tell_changed(evidence, noise, step, whole)
+    if changed is not None:
+        return changed
     judgement = _choose(evidence, noise, whole)
-    is_doubtful = evidence.inside is None and _leaves_gradients(judgement)
+    is_doubtful = evidence.inside is None and _leaves_gradients(evidence, judgement)
     return replace(judgement, doubtful=step) if is_doubtful else judgement
 
 
-def _leaves_gradients(judgement: Judgement) -> bool:
+def _leaves_gradients(evidence: Evidence, judgement: Judgement) -> bool:
     """Whether what shards alone make of their gradients is taken for meant, or a scale.
 
     A look inside tells whether it is their losses that are not those of the whole.
@@ -190,7 +188,10 @@ def _leaves_gradients(judgement: Judgement) -> bool:
     if judgement.status is Status.PASS:
         return judgement.references.get("local_gradient", SHARD) == SHARD
     first = next(iter(judgement.findings), None)
-    return first is not None and (first.phase, first.code) in _SCALED
+    if first is None or first.phase != "local_gradient":
+        return first is not None and first.phase == "loss"
+    is_once = evidence.observed.notes.get("micro_steps", 1) in (0, 1)
+    return first.code in _SCALED or (first.code == CLIP and not is_once)
 
 
 def _choose(evidence: Evidence, noise: Noise, whole: Weighed) -> Judgement:

@@ -22,10 +22,13 @@ from distbench.samples.program import (
 from distbench.samples.replicas import all_reduce, count_replicas, is_last
 from distbench.samples.warmed import Warmed
 from distbench.unusual.flowing_back import ElementsClippedOnTheWayBack
-from distbench.unusual.stepping import InTurn, MicroSteps
+from distbench.unusual.stepping import CountedMicroSteps, InTurn, MicroSteps
 
 _CLIP = "clip-before-reduction"
 _PHASE = "reduced_gradient"
+_of_sums = partial(
+    fault, _CLIP, _PHASE, TRAINED, like="LeelaChessZero/lczero-training#162"
+)
 _of_micro_steps = partial(fault, "nonlinear-before-reduction", _PHASE, TRAINED)
 
 
@@ -53,7 +56,7 @@ class LargeNormsClipped(Program):
         return tf.clip_by_global_norm(gradients, 100.0)[0]
 
 
-@fault(_CLIP, "local_gradient", TRAINED, like="LeelaChessZero/lczero-training#162")
+@_of_sums()
 class LargeNormsOfMicroStepsClipped(MicroSteps):
     """The same of what each replica has of all micro-steps, which no tape gave."""
 
@@ -110,13 +113,7 @@ class LargeNormClipped(Changing):
         return tf.clip_by_global_norm(gradients, 10.0)[0]
 
 
-@fault(
-    _CLIP,
-    "local_gradient",
-    TRAINED,
-    like="LeelaChessZero/lczero-training#162",
-    clusters=WIDE,
-)
+@_of_sums(clusters=WIDE)
 class MicroStepsClipped(MicroSteps):
     """What a replica adds up in micro-steps is clipped before the optimizer sums."""
 
@@ -132,15 +129,29 @@ class MicroStepsChanged(OwnReduction, MicroSteps):
         return loss, [self.change(gradient) for gradient in gradients]
 
 
-@_of_micro_steps(
-    like="LeelaChessZero/lczero-training#162", clusters=("mirrored:2", "mwms:3")
-)
+@_of_sums(clusters=("mirrored:2", "mwms:3"))
 class ElementsOfMicroStepsClipped(MicroSteps):
     """Each replica clips what it has of all micro-steps, and then all are summed."""
 
     def apply(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         super().apply([tf.clip_by_value(g, -0.02, 0.02) for g in dense])
+
+
+@_of_sums(clusters=("mirrored:3", "mwms:2"))
+class ElementsOfCountedMicroStepsClipped(CountedMicroSteps):
+    """The same, where the loss is a mean over the examples of all that count."""
+
+    def apply(self, gradients):
+        super().apply([tf.clip_by_value(g, -0.02, 0.02) for g in gradients])
+
+
+@_of_sums()
+class NormsOfCountedMicroStepsClipped(CountedMicroSteps):
+    """The same of each norm, if it is larger than in any step."""
+
+    def apply(self, gradients):
+        super().apply([tf.clip_by_norm(gradient, 100.0) for gradient in gradients])
 
 
 @_of_micro_steps(

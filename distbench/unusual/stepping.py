@@ -6,7 +6,7 @@ import numpy as np
 
 from distbench.samples.lazy import legacy, tf
 from distbench.samples.program import OwnReduction, Program
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -51,6 +51,22 @@ class MicroStepsInLoop(MicroSteps):
             loss += share
         self.apply(self.transform(total))
         return loss
+
+
+@unusual()
+class CountedMicroSteps(MicroSteps):
+    """The same of a mean over the examples of all replicas that count."""
+
+    def replica_step(self, batch):
+        self._count = all_reduce("sum", tf.reduce_sum(self.weigh(batch)))
+        return super().replica_step(batch)
+
+    def weigh(self, batch):
+        """1 of an example that counts, else 0: [n]."""
+        return tf.cast(batch[0][:, 0] > 1, tf.float32)
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_sum(losses * self.weigh(batch)) / self._count
 
 
 @unusual()

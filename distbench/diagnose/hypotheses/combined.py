@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.doubled import adds_up_beside_common, take_gradients
+from distbench.compare.given import give_exchanged
 from distbench.compare.intermediates import has_common_loss, losses_add_up
 from distbench.compare.least_squares import fit_all
 from distbench.compare.paired import gradients_add_up
@@ -32,15 +33,16 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
     if inside is None or context.phase != "local_gradient":
         return
     step = min(case.key.step for case in context.cases)
-    if not losses_add_up(inside, step) or not describe_alone(context):
+    if not losses_add_up(inside, step):
         return
-    if _is_linear(context):
+    own = next(filter(describe_alone, _list_alone(context)), None)
+    if own is None or _is_linear(own):
         return  # each shard's weighs otherwise than it should, and that is all
     add_up = "all losses that are differentiated add up to those of one device"
     if gradients_add_up(inside, step):
         add_up = "the gradients of all micro-steps add up to those of one device"
     if has_common_loss(inside, step):
-        if _is_linear_beside_common(context, step):
+        if _is_linear_beside_common(own, step):
             return
         add_up += ", or are alike on all replicas"
     yield Hypothesis(
@@ -54,6 +56,14 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
         ),
         phase="reduced_gradient",
     )
+
+
+def _list_alone(context: Context) -> Iterator[Context]:
+    """The context by shards alone, and by such as know what all replicas count."""
+    yield context
+    given = give_exchanged(context.evidence)
+    if given is not None:
+        yield context.judge_by(given)
 
 
 def _is_linear_beside_common(context: Context, step: int) -> bool:

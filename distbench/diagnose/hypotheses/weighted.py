@@ -225,12 +225,14 @@ def explain_by_own_shares(context: Context) -> Iterator[Hypothesis]:
         return
     found = [limit for limit in limits if limit is not None]
     if len(found) == len(limits) and are_alike(found):
+        is_one = len({case.key.variable for case in context.cases}) == 1
+        of = "its gradient" if is_one else "its gradients, all together,"
         yield Hypothesis(
             code="clip-before-reduction",
             predicted=predicted,
-            detail="every replica brings the norm of its gradients, all together, to "
-            f"{found[0]:.6g} before they are added up, as a clip does, and one device "
-            "that of the global batch",
+            detail=f"every replica brings the norm of {of} to {found[0]:.6g} before "
+            "the replicas' are added up, as a clip does, and one device that of the "
+            "global batch",
         )
     if all(total is not None and abs(total - 1) <= SAME for total in squares):
         yield Hypothesis(
