@@ -21,6 +21,7 @@ PHASES = ("variable", "slot", "iterations", "loss")
 """Phases that an outcome can be of."""
 
 _COUNTED = ("examples-repeated", "examples-missed")
+_SHRINK = "'distbench shrink' looks for a scenario without."
 _AGAIN = "Check the subject again with 'distbench check --json FILE'."
 
 
@@ -126,15 +127,18 @@ def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
         and scenario.workload == MODEL,
         "an injected fault": scenario.faults,
         "random numbers that its steps were given": scenario.given_draws,
-        "gradients that are multiplied as tapes give them": scenario.loss_weight != 1
-        and scenario.workload not in WORKLOADS,
     }
-    for what, is_needed in found.items():
-        if is_needed:
-            raise BadInputError(
-                f"Run '{run.scenario}' depends on {what}, which a script of its own "
-                "cannot show. 'distbench shrink' looks for a scenario without."
-            )
+    advice = {what: _SHRINK for what, is_needed in found.items() if is_needed}
+    if scenario.loss_weight != 1 and scenario.workload not in WORKLOADS:
+        advice["gradients that are multiplied as tapes give them"] = (
+            f"Multiply the losses that the subject differentiates by "
+            f"{scenario.loss_weight:g}, check that and ask for its script."
+        )
+    for what, how in advice.items():
+        raise BadInputError(
+            f"Run '{run.scenario}' depends on {what}, which a script of its own "
+            f"cannot show. {how}"
+        )
 
 
 def _make_case(verdict: Verdict, run: Run, finding: Finding) -> Case:

@@ -268,6 +268,10 @@ def change_setup(**changes) -> Run:
             "depends on random numbers that its steps were given",
         ),
         (
+            make_failed(workload=MODEL, setup={**SETUP, "loss_weight": 1024.0}),
+            "depends on gradients that are multiplied.*subject differentiates by 1024",
+        ),
+        (
             make_failed(setup={**SETUP, "resized": {"0": ["os", 2]}}),
             "'resized' must be of type int",
         ),
