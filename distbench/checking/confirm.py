@@ -9,7 +9,7 @@ from distbench.diagnose.beside import goes_before
 from distbench.diagnose.judge import judge
 from distbench.diagnose.of_losses import is_of_losses
 from distbench.evidence import Evidence
-from distbench.trace import PHASES, Phase
+from distbench.trace import COMPUTED, PHASES, Phase
 from distbench.verdict import Finding
 
 PUT_IN: dict[str, Phase] = {
@@ -100,7 +100,8 @@ def confirm_first(
         and not (seen is not None and goes_before(found, first, corrected, seen))
     ]
     # What was put in corrects all that is wrong up to there, not this cause alone.
-    others = any(
+    is_between = first.phase in COMPUTED and seen is not None and seen.fed.apart
+    others = bool(is_between) or any(
         not other.warning and PHASES.index(other.phase) <= PHASES.index(phase)
         for other in findings[1:]
     )

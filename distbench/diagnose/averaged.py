@@ -7,7 +7,7 @@ anything show that it does where the average itself has no reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -59,24 +59,44 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
 
 
 def _adds_up(evidence: Evidence) -> bool:
-    """Whether nobody saw the sum, and the variables tell that it is no average."""
-    fed, observed = evidence.fed, evidence.observed
-    if fed.due is None or fed.mean is None:
-        return False
+    """Whether sums, or the variables where nobody saw these, tell of no average."""
     wrong: list[Array] = []
     apart: list[Array] = []
+    for seen, due, mean in (*_list_changed(evidence), *_list_unseen(evidence)):
+        wrong.append((seen - due).ravel())
+        apart.append((mean - due).ravel())
+    if not apart:
+        return False
+    rest, told = (measure_norm(np.concatenate(found)) for found in (wrong, apart))
+    return rest <= SAME * told and told > 0
+
+
+def _list_changed(evidence: Evidence) -> Iterator[tuple[Array, Array, Array]]:
+    """Sums as they were seen, and sums and means of what one device hands on.
+
+    Of each replica's own gradient, where the step changes it on its way.
+    """
+    handed, observed = evidence.fed.apart, evidence.observed
+    if handed is None:
+        return
+    for key, value in observed.select(phase="reduced_gradient", replica=0):
+        parts = [densify(part) for part in handed.get_replicas(key)]
+        if len(parts) == observed.replicas > 1:
+            total = np.sum(parts, axis=0)
+            yield densify(value), total, total / len(parts)
+
+
+def _list_unseen(evidence: Evidence) -> Iterator[tuple[Array, Array, Array]]:
+    """Variables as they were seen, and what sums and means of gradients lead to."""
+    fed, observed = evidence.fed, evidence.observed
+    if fed.due is None or fed.mean is None:
+        return
     for key, value in fed.due.select(phase="variable", replica=0):
         if evidence.tier == "free" and key.step > 0:
             continue  # it started from another state than the cluster
         seen, mean = observed.get(key), fed.mean.get(key)
         if seen is not None and mean is not None:
-            due = densify(value)
-            wrong.append((densify(seen) - due).ravel())
-            apart.append((densify(mean) - due).ravel())
-    if not apart:
-        return False
-    rest, told = (measure_norm(np.concatenate(found)) for found in (wrong, apart))
-    return rest <= SAME * told and told > 0
+            yield densify(seen), densify(value), densify(mean)
 
 
 def take_shares(evidence: Evidence) -> Evidence:

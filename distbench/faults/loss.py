@@ -26,6 +26,16 @@ class MeanOfOwnShard(Program):
         return tf.reduce_mean(losses)
 
 
+@fault("loss-not-scaled", "loss", like="LeelaChessZero/lczero-training#162")
+class OwnMeansClipped(MeanOfOwnShard):
+    """Gradients of such a mean, each clipped, so that an N-th of them is as large."""
+
+    loss_reduction = None
+
+    def transform(self, gradients):
+        return [tf.clip_by_norm(gradient, 0.02) for gradient in gradients]
+
+
 @fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
 class OwnMeansReturnedForTheirMean(MeanOfOwnShard):
     """Such means, of which the mean is what the loop shows."""

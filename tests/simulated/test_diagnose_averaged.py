@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from evidence_changes import change_evidence
+from evidence_changes import change_apart, change_evidence
 from gradient_values import add_up, clip_norm, scale
 from grouped_losses import SHARDS, against_the_others, by_statistics, sum_squares
 from grouped_training import Simulator
@@ -221,3 +221,22 @@ def test_the_state_tells_whether_own_means_that_nobody_saw_summed_are_averaged(
     fed = {"due": due, "mean": mean, "sums": () if combine is add_up else sums}
     (finding,) = judge(change_evidence(hidden, **fed)).findings
     assert (finding.code, finding.phase) == (code, "loss")
+
+
+def test_own_means_that_are_clipped_and_summed_are_no_average() -> None:
+    """Their clips add up to the sum, and an average would be an N-th of that."""
+    evidence = observe(
+        Fault(
+            scale=lambda r, _: sum(UNEVEN) / UNEVEN[r],
+            reduce=lambda own, _: [add_up([map_all(clip)(g) for g in own])] * N,
+        ),
+        alone=map_all(clip),
+        replicas=N,
+        shards=UNEVEN,
+        shards_known=False,
+        loss_reduction=None,
+        rule=RULE,
+        sparse=False,
+    )
+    first = judge(change_apart(evidence, map_all(clip))).findings[0]
+    assert (first.code, first.phase) == ("loss-not-scaled", "loss")
