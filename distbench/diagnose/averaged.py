@@ -15,6 +15,7 @@ import numpy as np
 
 from distbench.compare.ratio import SAME, are_same_factors
 from distbench.compare.values import Array, densify, measure_norm
+from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.rank import ALL
 from distbench.evidence import Evidence
@@ -60,43 +61,53 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
 
 def _adds_up(evidence: Evidence) -> bool:
     """Whether sums, or the variables where nobody saw these, tell of no average."""
-    wrong: list[Array] = []
-    apart: list[Array] = []
-    for seen, due, mean in (*_list_changed(evidence), *_list_unseen(evidence)):
-        wrong.append((seen - due).ravel())
-        apart.append((mean - due).ravel())
-    if not apart:
+    return _has_whole_addends(evidence) or _leads_on(evidence)
+
+
+def _has_whole_addends(evidence: Evidence) -> bool:
+    """Whether the first sum has what some replicas hand on, and not an N-th of it."""
+    rows = list(_list_sums(evidence))
+    weights = fit_weights(rows) if rows else None
+    if weights is None or not leaves_nothing(rows, weights):
         return False
-    rest, told = (measure_norm(np.concatenate(found)) for found in (wrong, apart))
-    return rest <= SAME * told and told > 0
+    is_whole, is_left = (np.abs(weights - due) <= SAME for due in (1, 0))
+    return bool(np.any(is_whole) and np.all(is_whole | is_left))
 
 
-def _list_changed(evidence: Evidence) -> Iterator[tuple[Array, Array, Array]]:
-    """Sums as they were seen, and sums and means of what one device hands on.
+def _list_sums(evidence: Evidence) -> Iterator[Row]:
+    """The first replica's sums, of what one device hands on of each own gradient.
 
-    Of each replica's own gradient, where the step changes it on its way.
+    That is the gradient itself where the step does nothing to it on its way.
     """
-    handed, observed = evidence.fed.apart, evidence.observed
-    if handed is None:
-        return
-    for key, value in observed.select(phase="reduced_gradient", replica=0):
-        parts = [densify(part) for part in handed.get_replicas(key)]
-        if len(parts) == observed.replicas > 1:
-            total = np.sum(parts, axis=0)
-            yield densify(value), total, total / len(parts)
+    observed, apart = evidence.observed, evidence.fed.apart
+    sums = observed.select(step=0, phase="reduced_gradient", replica=0)
+    for number, (key, value) in enumerate(sums):
+        own = key if apart else replace(key, phase="local_gradient")
+        parts = (apart or observed).get_replicas(own)
+        if len(parts) == observed.replicas:
+            features = tuple(map(densify, parts))
+            yield Row(number=number, target=densify(value), features=features)
 
 
-def _list_unseen(evidence: Evidence) -> Iterator[tuple[Array, Array, Array]]:
-    """Variables as they were seen, and what sums and means of gradients lead to."""
+def _leads_on(evidence: Evidence) -> bool:
+    """Whether variables are what the sum of gradients that nobody saw leads to."""
     fed, observed = evidence.fed, evidence.observed
     if fed.due is None or fed.mean is None:
-        return
+        return False
+    wrong: list[Array] = []
+    apart: list[Array] = []
     for key, value in fed.due.select(phase="variable", replica=0):
         if evidence.tier == "free" and key.step > 0:
             continue  # it started from another state than the cluster
         seen, mean = observed.get(key), fed.mean.get(key)
         if seen is not None and mean is not None:
-            yield densify(seen), densify(value), densify(mean)
+            due = densify(value)
+            wrong.append((densify(seen) - due).ravel())
+            apart.append((densify(mean) - due).ravel())
+    if not apart:
+        return False
+    rest, told = (measure_norm(np.concatenate(found)) for found in (wrong, apart))
+    return rest <= SAME * told and told > 0
 
 
 def take_shares(evidence: Evidence) -> Evidence:

@@ -240,3 +240,31 @@ def test_own_means_that_are_clipped_and_summed_are_no_average() -> None:
     )
     first = judge(change_apart(evidence, map_all(clip))).findings[0]
     assert (first.code, first.phase) == ("loss-not-scaled", "loss")
+
+
+@pytest.mark.parametrize(
+    ("reduce", "code"),
+    [
+        (lambda own: own, "missing-reduction"),
+        (lambda own: [add_up([own[0], own[2]])] * N, "replica-dropped"),
+    ],
+    ids=["own", "dropped"],
+)
+def test_own_means_of_which_some_are_summed_are_no_average(reduce, code) -> None:
+    """Nothing is divided by N, and nothing else is made up for."""
+    evidence = observe(
+        Fault(
+            scale=lambda r, _: sum(UNEVEN) / UNEVEN[r],
+            reduce=lambda own, _: reduce(own),
+        ),
+        replicas=N,
+        shards=UNEVEN,
+        shards_known=False,
+        loss_reduction=None,
+        rule=RULE,
+    )
+    first, second = judge(evidence).findings
+    assert (first.code, first.phase) == ("loss-not-scaled", "loss")
+    assert (second.code, second.phase) == (code, "reduced_gradient")
+    assert "times" not in second.explanation
+    assert "scaled to make up" not in second.explanation
