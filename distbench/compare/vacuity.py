@@ -11,10 +11,16 @@ from distbench.compare.copies import are_same
 from distbench.compare.leading import find_unled, is_trained
 from distbench.compare.pair import TOLD
 from distbench.compare.values import take_numbers
+from distbench.details import Compared
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, INITIAL, WHOLE, Phase, Trace
 
-Strength = Literal["effective", "hidden", "empty"]
+Strength = Literal["effective", "hidden", "empty", "lacking"]
+"""What comparisons of one kind prove.
+
+If none is effective, noise hides what they would show, or they would hold whatever is
+lost, or there is none at all.
+"""
 
 Demand = tuple[tuple[Phase, str], ...]
 """Phase and relation of comparisons that must all be effective."""
@@ -79,24 +85,26 @@ def find_weak_phases(
 
 
 def find_uncompared(
-    evidence: Evidence, comparisons: Sequence[Comparison]
+    evidence: Evidence, comparisons: Sequence[Compared]
 ) -> tuple[str, ...]:
     """Variables of the model that a cluster trains, and that nothing was held against.
 
     Copies that agree with each other may agree on what is wrong, and what follows from
-    gradients that were not compared may follow from wrong ones.
+    gradients that were not compared may follow from wrong ones. Of what has gradients
+    the values before the first step say nothing: steps make others of them.
     """
-    compared = {
-        c.variable
-        for c in comparisons
-        if c.phase == "variable" and c.relation != "replicas"
-    }
+    held = [
+        c for c in comparisons if c.phase == "variable" and c.relation != "replicas"
+    ]
+    begun = {c.variable for c in held}
+    compared = {c.variable for c in held if c.step != INITIAL}
     return tuple(
         info.path
         for info in evidence.observed.variables
         if info.role == "variable"
         and info.synchronised  # what a replica keeps for itself may depend on its shard
         and info.path not in compared
+        and (info.path not in begun or is_trained(evidence, info.path))
         and _is_changed(evidence.observed, info.path)
     )
 
@@ -142,12 +150,13 @@ def _list_weak(
         phases = {phase for demand in demands for phase, _ in demand}
         if not phases & recorded:
             if name == "variable":
-                yield name, "empty"
+                yield name, "lacking"
             continue
         strengths = [
-            [found.get(place, "empty") for place in demand] for demand in demands
+            [found.get(place, "lacking") for place in demand] for demand in demands
         ]
         if any(set(row) == {"effective"} for row in strengths):
             continue
-        hidden = any("hidden" in row for row in strengths)
-        yield name, "hidden" if hidden else "empty"
+        known: tuple[Strength, ...] = ("hidden", "empty")
+        reasons = (one for one in known if any(one in row for row in strengths))
+        yield name, next(reasons, "lacking")

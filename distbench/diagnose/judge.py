@@ -35,6 +35,7 @@ from distbench.diagnose.notes import (
     note_reshaped,
     note_rows,
     note_sizes,
+    note_uncompared,
     note_unread,
 )
 from distbench.diagnose.owners import name_owners
@@ -79,6 +80,7 @@ def judge(evidence: Evidence) -> Judgement:
     judgement = _add(judgement, *count_examples(evidence.examples))
     for finding in filter(None, found):
         judgement = _add(judgement, finding)
+    judgement = _demand_state(evidence, judgement)
     notes = [
         judgement.message,
         note_sizes(evidence.reference),
@@ -139,6 +141,18 @@ def _add_last(judgement: Judgement, finding: Finding) -> Judgement:
     findings = (*judgement.findings, finding)
     ordered = sorted(findings, key=lambda found: found.warning)
     return replace(judgement, status=Status.FAIL, findings=tuple(ordered))
+
+
+def _demand_state(evidence: Evidence, judgement: Judgement) -> Judgement:
+    """Vacuous, where what was trained has passed and was compared with nothing.
+
+    Only at last: it says nothing of which reading is right.
+    """
+    text = note_uncompared(evidence, judgement.compared)
+    if not text or judgement.status is not Status.PASS:
+        return judgement
+    message = "; ".join(filter(None, (judgement.message, text)))
+    return replace(judgement, status=Status.VACUOUS, message=message)
 
 
 def _read_weighted(

@@ -14,6 +14,7 @@ import numpy as np
 from distbench.compare.comparison import Comparison
 from distbench.compare.ratio import are_same_factors
 from distbench.compare.totals import list_in_full
+from distbench.compare.vacuity import find_uncompared
 from distbench.compare.values import densify, measure_errors, measure_finite
 from distbench.details import Compared
 from distbench.diagnose.links import Chain
@@ -291,6 +292,28 @@ def note_compiled(evidence: Evidence) -> str:
     return (
         "note: XLA compiles the step as a whole, so what it leaves was compared and "
         f"nothing on the way there; {spell_given('jit', False)} runs it without"
+    )
+
+
+def note_uncompared(evidence: Evidence, compared: Sequence[Compared]) -> str:
+    """Names a variable that was trained and compared with nothing, and why it was.
+
+    Args:
+        evidence: What was seen.
+        compared: What was held against what.
+    """
+    found = find_uncompared(evidence, compared)
+    if not found:
+        return ""
+    led = ""
+    if found[0] in evidence.subject.undetermined:
+        led = (
+            "more than its gradient leads it, so what follows from this does not tell "
+            "what it has to be, and "
+        )
+    return (
+        f"'{found[0]}' was trained, and compared with nothing: {led}one device is no "
+        "measure of it; use a loss of which the global batch is one"
     )
 
 

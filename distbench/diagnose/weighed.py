@@ -147,7 +147,7 @@ def _decide(
     weak = find_weak_phases(evidence, comparisons, first_known=reading.first_known)
     if weak and not repeats(evidence):
         rest = find_weak_phases(evidence, comparisons, first_known=False)
-        if not rest and not any(strength == "empty" for _, strength in weak):
+        if not rest and all(strength == "hidden" for _, strength in weak):
             names = ", ".join(name for name, _ in weak)
             notes.append(
                 "note: the step draws random numbers, and their scatter on one device "
@@ -171,21 +171,31 @@ def _find_lack_of_proof(
     reading: Reading,
 ) -> tuple[Status, str] | None:
     """Why nothing could have been wrong, or seen to be; None where it could."""
-    if lost := find_uncompared(reading.evidence, comparisons):
+    known = reading.evidence.reference.by_path
+    uncompared = find_uncompared(reading.evidence, comparisons)
+    if unknown := [path for path in uncompared if path not in known]:
         return Status.VACUOUS, (
-            f"'{lost[0]}' was trained, and compared with nothing: one device has no "
+            f"'{unknown[0]}' was trained, and compared with nothing: one device has no "
             "variable of that name; name variables alike on both"
         )
-    hidden = [name for name, strength in weak if strength == "hidden"]
-    empty = [name for name, strength in weak if strength == "empty"]
-    if empty:
+    hidden, empty, lacking = (
+        [name for name, strength in weak if strength == kind]
+        for kind in ("hidden", "empty", "lacking")
+    )
+    if empty or lacking:
         if reading.note and not (reading.evidence.fed.replays and reading.first_known):
             return Status.VACUOUS, reading.note.removeprefix("note: ")
-        text = f"no comparison of {', '.join(empty)} could have failed"
+        names = ", ".join(empty or lacking)
+        text = f"no comparison of {names} could have failed"
         if (found := find_not_finite(reading.evidence.reference)) is not None:
             return Status.VACUOUS, (
                 f"{text}: on one device numbers of '{found[1]}' are not finite from "
                 f"step {found[0]} on; look for NaN and Inf in the data and in the loss"
+            )
+        if not empty:
+            return Status.VACUOUS, (
+                f"no comparison of {names} could be made: one device does not tell "
+                "what it has to be; use a loss of which the global batch is a measure"
             )
         return Status.VACUOUS, (
             f"{text}: with an example or a replica lost the numbers would be the same; "
