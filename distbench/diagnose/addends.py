@@ -93,8 +93,8 @@ def split_slices(context: Context, source: Source) -> Source:
     ):
         parts = (
             [take_rows(layer, source.case) for layer in seen.list_layers()]
-            if isinstance(seen, SparseRows)
-            else [term]
+            if isinstance(seen, SparseRows) and len(seen.indices)
+            else [term]  # of an empty shard: no slices, and all of it 0
         )
         terms += parts
         replicas += [replica] * len(parts)

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gradient_values import add_up, keep_slices
-from training_simulator import TABLE, Fault, Gradients, Rule, observe
+from gradient_values import add_up, keep_slices, map_values
+from training_simulator import KERNEL, TABLE, Fault, Gradients, Rule, observe
 from wrong_steps import add_rows, overwrite
 
 from distbench.diagnose.judge import judge
 from distbench.trace import SparseRows
+from distbench.trace.values import get_numbers
+from distbench.verdict import Status
 
 REPLICAS = pytest.mark.parametrize("replicas", [1, 2])
 
@@ -114,3 +116,23 @@ def test_a_rule_that_takes_slices_apart_is_told_by_what_it_leaves(
     told = (finding.code, finding.phase, finding.variable)
     assert told == (code, phase, path), finding.explanation
     assert finding.confidence > 0.99
+
+
+@pytest.mark.parametrize("shards", [(16, 0), (8, 8, 0), (8, 0, 8)])
+@pytest.mark.parametrize("known", [True, False], ids=["optimizer", "program"])
+def test_a_shard_without_examples_has_no_slices(shards, known) -> None:
+    """What a clip leaves of slices was fitted to addends that were none."""
+
+    def reduce(locals_: list[Gradients], step: int) -> list[Gradients]:
+        total = add_up(locals_)
+        rng = np.random.default_rng(step)
+        for path in (TABLE, KERNEL):
+            factors = rng.uniform(0.2, 3, get_numbers(total[path]).shape)
+            total[path] = map_values(total[path], lambda v, f=factors: v * f)
+        return [total for _ in locals_]
+
+    count = len(shards)
+    setup = {"replicas": count, "shards": shards, "shards_known": known}
+    judgement = judge(observe(Fault(reduce=reduce), **setup))
+    assert judgement.status is Status.FAIL
+    assert judgement.findings[0].phase == "reduced_gradient"
