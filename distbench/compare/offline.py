@@ -14,6 +14,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
+from distbench.compare.copies import are_same
 from distbench.compare.likeness import (
     Before,
     Likeness,
@@ -23,9 +24,7 @@ from distbench.compare.likeness import (
 )
 from distbench.compare.places import Place, RunDifference, mark_undone, may_lack
 from distbench.compare.values import (
-    Array,
-    align_values,
-    are_equal,
+    align_pair,
     densify,
     measure_finite,
     name_value,
@@ -169,7 +168,7 @@ class _Offline:
             return Place(key=key, how=how, lacks=lacks)
         if self._a.digested and key.phase != "loss":
             return Place(key=key, likeness=_compare_digests(left, right))
-        observed, expected = (aligned.total for aligned in align_values((left, right)))
+        observed, expected = (aligned.total for aligned in align_pair(left, right))
         dtype = name_value(right)
         half = find_half(self._narrow or dtype)
         is_state = key.phase in STATE
@@ -254,12 +253,11 @@ def _compare_digests(left: Value, right: Value) -> Likeness:
 def find_drift(trace: Trace) -> TraceKey | None:
     """Where replicas first hold other values of state that is the same for all."""
     local = {v.path for v in trace.variables if not v.synchronised}
-    first: dict[TraceKey, Array] = {}
+    first: dict[TraceKey, Value] = {}
     for key, value in trace.select():
         if key.phase not in STATE or key.variable in local or key.replica == WHOLE:
             continue
-        array = densify(value)
-        if not are_equal(first.setdefault(key.at(WHOLE), array), array):
+        if not are_same(first.setdefault(key.at(WHOLE), value), value):
             return key
     return None
 

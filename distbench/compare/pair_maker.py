@@ -8,7 +8,7 @@ from distbench.compare.copies import are_copies
 from distbench.compare.measure import Margin
 from distbench.compare.noise import Noise
 from distbench.compare.pair import Pair, Relation
-from distbench.compare.values import Array, align_values, densify, name_value
+from distbench.compare.values import Array, align_pair, densify, name_value
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, STATE, TraceKey, Value
 
@@ -51,7 +51,7 @@ class PairMaker:
         if known is not None and are_copies((value, expected), (known[0], known[1])):
             # What is true of one copy is true of all.
             return replace(known[2], key=key)
-        seen, wanted = align_values((value, expected))
+        seen, wanted = align_pair(value, expected)
         if margin is None and repeats:
             margin = self._noise.find_repeated_margin(key, wanted.total)
         elif margin is None:

@@ -18,6 +18,7 @@ from distbench.compare.measured_noise import measure_noise
 from distbench.compare.pair import Pair
 from distbench.compare.vacuity import find_weak_phases
 from distbench.compare.values import (
+    align_pair,
     align_values,
     are_equal,
     measure_norm,
@@ -26,7 +27,7 @@ from distbench.compare.values import (
     round_to,
 )
 from distbench.diagnose.judge import judge
-from distbench.trace import WHOLE, SparseRows, TraceKey
+from distbench.trace import WHOLE, SparseRows, Trace, TraceKey, VariableInfo
 from distbench.verdict import Status
 
 ROWS = SparseRows(
@@ -291,3 +292,37 @@ def test_where_all_bits_agree_an_error_of_one_unit_would_be_seen(error, seen):
     comparison = judge_pair(pair, observe()).comparison
     assert not comparison.wrong
     assert comparison.resolution == seen
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_large_integers_that_differ_do_so_in_float64(dtype: str) -> None:
+    """Bits of a hash or a key were lost before they were compared."""
+    base = np.array([7, 2**60, 2**60, 2**60 + 1, 2**62], dtype)
+    other = np.array([7, 2**60, 2**60 + 1, 2**60, 2**62 + 2**40], dtype)
+    observed, expected = (aligned.total for aligned in align_pair(base, other))
+    assert (observed == expected).tolist() == [True, True, False, False, False]
+    assert (observed > expected).tolist() == [False, False, False, True, False]
+    assert observed[[0, 1, 4]].tolist() == [7.0, 2.0**60, 2.0**62]
+    same, due = (aligned.total for aligned in align_pair(base, base))
+    assert are_equal(same, due)
+
+
+@pytest.mark.parametrize(("other", "status"), [(0, Status.PASS), (1, Status.FAIL)])
+def test_replicas_that_keep_other_large_integers_do_not_agree(other, status) -> None:
+    info = VariableInfo(
+        path="key", role="variable", shape=(), dtype="int64", trainable=False
+    )
+
+    def keep(trace: Trace) -> Trace:
+        found = [key for key, _ in trace.select(phase="variable", variable=KERNEL)]
+        kept = {
+            replace(key, variable="key"): np.array(2**60 + other * (key.replica == 1))
+            for key in found
+        }
+        return replace(
+            trace, variables=(*trace.variables, info), values={**trace.values, **kept}
+        )
+
+    judgement = judge(observe(replicas=2, tier="exact").change_traces(keep))
+    assert judgement.status is status
+    assert all(finding.variables == ("key",) for finding in judgement.findings)

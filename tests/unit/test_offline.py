@@ -396,3 +396,32 @@ def test_replicas_that_drift_apart_are_named_by_their_digests() -> None:
 def test_digests_are_held_against_their_like(other: Trace, words: str) -> None:
     with pytest.raises(BadInputError, match=words):
         compare_traces(digest(train(2)), other)
+
+
+def hold(values: list[int], dtype: str = "float32", **settings: bool) -> Trace:
+    """A run of so many replicas, each of which holds a number from the start on."""
+    info = VariableInfo(
+        path="own", role="variable", shape=(), dtype=dtype, trainable=False, **settings
+    )
+    held = {
+        TraceKey(step=step, phase="variable", variable="own", replica=r): np.array(
+            value, dtype
+        )
+        for step in (INITIAL, 0)
+        for r, value in enumerate(values)
+    }
+    count = len(values)
+    return Trace(
+        name="t", replicas=count, shards=(1,) * count, variables=(info,), values=held
+    )
+
+
+@pytest.mark.parametrize(("last", "status"), [(0, "equal"), (3, "different")])
+def test_large_integers_are_not_rounded(last: int, status: str) -> None:
+    runs = hold([2**60], "int64"), hold([2**60 + last], "int64")
+    assert {place.status for place in compare_traces(*runs).places} == {status}
+
+
+def test_large_integers_of_replicas_drift() -> None:
+    assert find_drift(hold([2**60, 2**60], "int64")) is None
+    assert find_drift(hold([2**60, 2**60 + 1], "int64")) is not None
