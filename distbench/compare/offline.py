@@ -2,7 +2,8 @@
 
 They need not have the same number of replicas. Then losses and local gradients are
 added up over the replicas, and what every replica holds for itself is held against what
-the other run's first replica, or its one device, holds.
+the other run's first replica, or its one device, holds. What a replica has for itself
+is added up or averaged, unless the first copy stands for all.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class _Offline:
         if key.phase == "loss":
             is_one = all(trace.get(key) is not None for trace in (self._a, self._b))
             yield self._measure_together(key, "") if is_one else self._near_loss(key)
-        elif key.phase == "local_gradient" or self._is_local(key):
+        elif key.phase == "local_gradient" or self._adds_up(key):
             how = "sum"
             if key.phase in STATE and not self._infos[key.variable].adds_up:
                 how = "mean"
@@ -138,9 +139,11 @@ class _Offline:
         else:
             yield from self._compare_held(key)
 
-    def _is_local(self, key: TraceKey) -> bool:
+    def _adds_up(self, key: TraceKey) -> bool:
+        """Whether state is what the replicas hold together, as a sum or a mean."""
         info = self._infos.get(key.variable)
-        return key.phase in STATE and info is not None and not info.synchronised
+        is_own = info is not None and not (info.synchronised or info.takes_first)
+        return key.phase in STATE and is_own
 
     def _near_loss(self, key: TraceKey) -> Place:
         """Whether losses are shares of a sum or each a mean, the nearer one tells."""
@@ -155,6 +158,9 @@ class _Offline:
         one = _find_first(self._b, key)
         held = [key.at(r) for r in (WHOLE, *range(self._a.replicas))]
         held = [place for place in held if self._a.get(place) is not None]
+        info = self._infos.get(key.variable)
+        if info is not None and info.takes_first and not info.synchronised:
+            held = held[:1]  # nobody reads what the others hold
         for place in held or [key]:
             yield self._measure(place, self._a.get(place), one)
 

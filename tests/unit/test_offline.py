@@ -425,3 +425,15 @@ def test_large_integers_are_not_rounded(last: int, status: str) -> None:
 def test_large_integers_of_replicas_drift() -> None:
     assert find_drift(hold([2**60, 2**60], "int64")) is None
     assert find_drift(hold([2**60, 2**60 + 1], "int64")) is not None
+
+
+@pytest.mark.parametrize(("first", "status"), [(1, "equal"), (2, "different")])
+@pytest.mark.parametrize("others", [(5,), (9, 9, 9)])
+def test_of_what_stands_for_all_the_first_copy_is_compared(
+    first: int, status: str, others: tuple[int, ...]
+) -> None:
+    """Under ONLY_FIRST_REPLICA nobody reads what the other replicas hold."""
+    settings = {"synchronised": False, "takes_first": True}
+    runs = hold([1, 5, 5], **settings), hold([first, *others], **settings)
+    found = compare_traces(*runs).places
+    assert {(place.key.replica, place.status) for place in found} == {(0, status)}
