@@ -13,6 +13,7 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.copies import are_copies, have_equal_rows
 from distbench.compare.factor import Factor
 from distbench.compare.measure import BITWISE, Margin, measure_error
+from distbench.compare.overflow import let_overflow
 from distbench.compare.pair import DIRECTION, SUM, Pair
 from distbench.compare.ratio import SAME, fit_ratio
 from distbench.compare.sums import bound_reduction
@@ -41,7 +42,7 @@ def pair_sum(
     """The sum times a known factor.
 
     That is the same for all replicas which hold the same rows, so that it is taken from
-    what is known of another replica.
+    what is known of another replica, unless something overflows.
 
     Args:
         key: Where the reduced gradient was observed.
@@ -59,9 +60,11 @@ def pair_sum(
     if (
         known is not None
         and known[1].dtype == dtype
+        and np.isfinite(known[1].expected).all()
         and have_equal_rows(rows, known[1].rows)
     ):
-        return replace(known[1], key=key, observed=seen.total, tested=[])
+        pair = replace(known[1], key=key, observed=seen.total, tested=[])
+        return let_overflow(pair, factor.value)
     addends = collect_addends(parts, rows, factor.value)
     expected = addends.add_up()
     more = max(factor.roundings, count_mean_roundings(len(parts)))
@@ -72,7 +75,8 @@ def pair_sum(
         u = find_roundoff(dtype)
         margin = bound_reduction(addends, expected, u, more=more, find_lost=lost)
         margin = _widen(margin, expected, factor.spread)
-    return _make_pair(key, SUM, seen, addends, expected, margin, dtype)
+    pair = _make_pair(key, SUM, seen, addends, expected, margin, dtype)
+    return let_overflow(pair, factor.value)
 
 
 def pair_direction(
