@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 
 from distbench.compare.bounds import find_roundoff
+from distbench.compare.measure import Margin
 from distbench.compare.pair import Pair
-from distbench.compare.values import Array
+from distbench.compare.values import Array, densify
+from distbench.trace import Value
 from distbench.trace.dtypes import find_digits, find_dtype
 
 
@@ -39,6 +42,34 @@ def let_overflow(pair: Pair, factor: float) -> Pair:
     expected = pair.expected.copy()
     expected[places] = np.where(may, seen, expected[places])
     return replace(pair, expected=expected, tested=[])
+
+
+def leave_infinite(pair: Pair, start: Value | None = None) -> Pair:
+    """What one device makes of the global batch, where it is no number.
+
+    Which of Inf, -Inf and NaN comes of large numbers depends on the order in which they
+    are added up, and whether a loss has room at all on how many examples it is of. So
+    what is not finite on both sides is the same, and a loss that is infinite on one
+    device alone is no measure.
+
+    Args:
+        pair: What the cluster made of it, beside that.
+        start: State before the first step: what was infinite there is meant.
+    """
+    places = ~np.isfinite(pair.expected)
+    if start is not None and start.shape == places.shape:
+        places &= np.isfinite(densify(start))
+    if pair.key.phase == "loss":
+        places &= np.isinf(pair.expected) | ~np.isfinite(pair.observed)
+    else:
+        places &= ~np.isfinite(pair.observed)
+    if pair.observed.shape != pair.expected.shape or not places.any():
+        return pair
+    expected = np.where(places, pair.observed, pair.expected)
+    margin = pair.margin
+    if np.any(places & np.isfinite(pair.observed)):
+        margin = Margin(bound=math.inf)  # it proves nothing either
+    return replace(pair, expected=expected, margin=margin, tested=[])
 
 
 def _add_one_sign(terms: Array) -> Array:

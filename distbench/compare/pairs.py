@@ -15,6 +15,7 @@ from distbench.compare.factor import Factors
 from distbench.compare.leading import is_trained
 from distbench.compare.measure import BITWISE
 from distbench.compare.noise import Noise
+from distbench.compare.overflow import leave_infinite
 from distbench.compare.pair import (
     ADDED,
     GLOBAL,
@@ -115,7 +116,7 @@ class Pairs:
             ):
                 total = mean
                 terms = Widened([term / len(terms) for term in terms])
-        yield Pair(
+        pair = Pair(
             key=key,
             relation="reference",
             against=GLOBAL,
@@ -127,6 +128,7 @@ class Pairs:
             rows=expected.places,
             repeats=evidence.measure.summed,
         )
+        yield leave_infinite(pair)
 
     def _find_parts(self, key: TraceKey) -> tuple[Value, ...] | None:
         """The values of all replicas; one that has no gradient here counts as 0.
@@ -189,7 +191,9 @@ class Pairs:
         if slack:
             due = densify(expected)
             margin = self._noise.find_margin(key, due).widen(slack, measure_norm(due))
-        yield self._maker.make(key, "reference", GLOBAL, value, expected, margin)
+        pair = self._maker.make(key, "reference", GLOBAL, value, expected, margin)
+        start = replace(key.at(WHOLE), step=INITIAL)
+        yield leave_infinite(pair, self._evidence.reference.get(start))
 
     def _pair_replay(
         self, key: TraceKey, value: Value, source: Phase

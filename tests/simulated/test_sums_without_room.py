@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from training_simulator import RIGHT, Setup, Simulation
+from gradient_values import map_values
+from training_simulator import KERNEL, RIGHT, Fault, Setup, Simulation, observe
 
 from distbench.compare.factor import Factor
 from distbench.compare.measure import measure_error
 from distbench.compare.reduced import pair_sum
 from distbench.diagnose.judge import judge
-from distbench.trace import TraceKey
+from distbench.evidence import Evidence
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, VariableInfo
 from distbench.trace.values import get_numbers
 from distbench.verdict import Status
 
@@ -61,15 +65,78 @@ def test_what_is_divided_afterwards_may_have_no_room_before():
     assert not is_right(INF, [3e4, 3e4], factor=0.5)
 
 
+def observe_larger(factor: float, dtype: str, **setup) -> Evidence:
+    """A right run of which all examples are so many times as large."""
+    simulation = Simulation(Setup(tier="bounded", dtype=dtype, **setup))
+    simulation.batches = [
+        (x * x.dtype.type(factor), ids, y * y.dtype.type(factor))
+        for x, ids, y in simulation.batches
+    ]
+    return simulation.observe(RIGHT)
+
+
+def list_finite(evidence: Evidence, trace: str, phase: Phase) -> set[bool]:
+    found = getattr(evidence, trace).select(phase=phase)
+    return {bool(np.isfinite(get_numbers(value)).all()) for _, value in found}
+
+
 def test_gradients_of_which_the_sum_has_no_room_are_no_mistake():
     """It was told that no known cause explains the sum."""
-    setup = Setup(replicas=2, tier="bounded", shards_known=True, dtype="float16")
-    simulation = Simulation(setup)
-    factor = np.float16(40)
-    simulation.batches = [
-        (x * factor, ids, y * factor) for x, ids, y in simulation.batches
-    ]
-    evidence = simulation.observe(RIGHT)
-    reduced = evidence.observed.select(phase="reduced_gradient")
-    assert not all(np.isfinite(get_numbers(value)).all() for _, value in reduced)
+    evidence = observe_larger(40, "float16", replicas=2)
+    assert False in list_finite(evidence, "observed", "reduced_gradient")
     assert judge(evidence).status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "seed"),
+    [("float16", 10, 3), ("float16", 15, 0), ("float32", 1e18, 0)],
+)
+def test_a_loss_that_has_room_for_a_shard_alone_is_no_mistake(dtype, factor, seed):
+    """Each shard was said to take something of its own examples alone."""
+    evidence = observe_larger(
+        factor, dtype, seed=seed, replicas=3, shards_known=False, steps=1
+    )
+    assert list_finite(evidence, "observed", "loss") == {True}
+    assert False in list_finite(evidence, "reference", "loss")
+    judgement = judge(evidence)
+    assert judgement.status is Status.UNDECIDABLE
+    assert "a wider dtype" in judgement.message
+
+
+def test_infinities_may_cancel_in_another_order():
+    """One device had -Inf where a replica's Inf met another's -Inf."""
+    judgement = judge(observe_larger(1e12, "float32", replicas=2, shards_known=False))
+    assert judgement.status is Status.PASS, judgement.findings
+    assert "not finite from step 1 on" in judgement.message
+
+
+@pytest.mark.parametrize("odd", [np.inf, np.nan])
+def test_what_is_not_finite_on_the_cluster_alone_is_wrong(odd):
+    def spoil(gradients, replica, step):
+        return {path: map_values(v, lambda x: x * odd) for path, v in gradients.items()}
+
+    evidence = observe(Fault(local=spoil), replicas=2, shards_known=False)
+    assert judge(evidence).findings[0].code == "nonfinite"
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_what_is_infinite_from_the_start_on_is_meant(odd):
+    """A mask of -Inf that becomes NaN on the cluster."""
+
+    def mask(trace: Trace) -> Trace:
+        info = VariableInfo(
+            path="mask", role="variable", shape=(2,), dtype="float32", trainable=False
+        )
+        held = {
+            replace(key, variable="mask"): np.array(
+                [0.0, -np.inf if key.replica == WHOLE or key.step < 0 else odd],
+                np.float32,
+            )
+            for key, _ in trace.select(phase="variable", variable=KERNEL)
+        }
+        return replace(
+            trace, variables=(*trace.variables, info), values={**trace.values, **held}
+        )
+
+    (finding,) = judge(observe(replicas=2).change_traces(mask)).findings
+    assert (finding.phase, finding.variables) == ("variable", ("mask",))
