@@ -214,7 +214,7 @@ def _find_lack_of_proof(
 
 
 def _find_worst(chain: Chain) -> Worst | None:
-    links = chain.broken or chain.held
+    links = chain.broken or chain.apart or chain.held
     if not links:
         return None
     worst = max(

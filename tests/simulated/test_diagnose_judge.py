@@ -337,6 +337,22 @@ def test_the_judgement_names_references_and_the_worst_comparison():
     assert 0 < judgement.worst.error_over_bound <= 1
 
 
+def test_the_worst_comparison_of_replicas_that_differ_is_one_of_these():
+    """A failed run had one within its bound."""
+
+    def add_in_own_order(locals_, step):
+        count = len(locals_)
+        return [
+            add_up([locals_[(r + i) % count] for i in range(count)])
+            for r in range(count)
+        ]
+
+    judgement = judge(observe(Fault(reduce=add_in_own_order), replicas=3))
+    assert judgement.findings[0].code == "replicas-diverged"
+    assert judgement.worst is not None
+    assert judgement.worst.error_over_bound > 1
+
+
 @pytest.mark.parametrize("replicas", [2, 5])
 def test_correct_runs_raise_no_false_alarm(replicas):
     """One run for each size; the sweeps have more."""
