@@ -11,7 +11,7 @@ from exchanging import note
 from gradient_values import add_up, map_values, to_array
 from grouped_losses import by_statistics
 from grouped_training import Simulator
-from training_simulator import Fault, observe
+from training_simulator import KERNEL, Fault, observe
 
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypotheses import reduction
@@ -19,6 +19,7 @@ from distbench.diagnose.hypotheses.means_in_terms import explain_by_means_in_ter
 from distbench.diagnose.hypotheses.weighted import explain_by_own_shares
 from distbench.diagnose.judge import judge
 from distbench.fed import Fed
+from distbench.trace import WHOLE, Trace, VariableInfo
 
 
 def judge_sums(reduce, replicas=3):
@@ -178,3 +179,38 @@ def test_a_sum_without_any_replica_lacks_none(monkeypatch) -> None:
     monkeypatch.setattr(reduction, "fit_told_weights", lambda _: np.zeros(3))
     found = reduction.explain_by_weights(make_empty_context("reduced_gradient"))
     assert "replica-dropped" not in [hypothesis.code for hypothesis in found]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "due", "words"),
+    [
+        (1024.0, 512.0, 512.0, "went from 1024 to 512"),
+        (1024.0, 1024.0, 512.0, "stayed at 1024"),
+        # A rate, or any other number that no overflow has to do with.
+        (2.0, 2.0, 2.0, ""),
+        (3.0, 3.0, 2.0, ""),
+        (3.0, 2.0, 2.0, ""),
+    ],
+)
+def test_a_number_that_stays_as_it_is_is_no_loss_scale(old, new, due, words):
+    info = VariableInfo(path="scale", role="slot", shape=(), dtype="float32")
+
+    def keep(trace: Trace) -> Trace:
+        values = {
+            replace(key, phase="slot", variable="scale"): np.float32(
+                old if key.step < 0 else due if key.replica == WHOLE else new
+            )
+            for key, _ in trace.select(phase="variable", variable=KERNEL)
+        }
+        return replace(
+            trace, variables=(*trace.variables, info), values={**trace.values, **values}
+        )
+
+    fault = Fault(
+        reduce=lambda own, step: [change_some(own, (1,), overflow)] * len(own)
+    )
+    with np.errstate(all="ignore"):
+        evidence = observe(fault, sparse=False, steps=1).change_traces(keep)
+    text = judge(evidence).findings[0].explanation
+    assert ("'scale'" in text) == bool(words), text
+    assert words in text

@@ -80,7 +80,10 @@ def _find_spoilt(context: Context, cases: Sequence[Pair]) -> tuple[int, ...] | N
 
 
 def _tell_scale(context: Context) -> str:
-    """What a loss scale did: a scalar slot of no variable that changed by 2^k."""
+    """What a loss scale did: a scalar slot of no variable that changed by 2^k.
+
+    One that stays as it is may be any number, unless it does so on one device.
+    """
     step = min(case.key.step for case in context.cases)
     for info in context.infos.values():
         if info.role != "slot" or info.of or info.shape:
@@ -92,10 +95,19 @@ def _tell_scale(context: Context) -> str:
         if before is None or after is None:
             continue
         old, new = float(densify(before)), float(densify(after))
-        if old > 1 and new > 0 and np.frexp(old / new)[0] == 0.5:
+        due = context.evidence.reference.get(
+            TraceKey(step=step, phase="slot", variable=info.path)
+        )
+        found = new if old != new or due is None else float(densify(due))
+        if old > 1 and found not in (0, old) and _is_power(old / found):
             what = "stayed at" if old == new else f"went from {old:g} to"
             return f", and '{info.path}' {what} {new:g}"
     return ""
+
+
+def _is_power(number: float) -> bool:
+    """Whether it is a power of two."""
+    return bool(np.frexp(number)[0] == 0.5)
 
 
 def _find_by_sign(context: Context, cases: Sequence[Pair]) -> tuple[int, ...]:
