@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-
-import numpy as np
 
 from distbench.compare.comparison import Judged
 from distbench.compare.leading import has_gradient, is_unmoved
@@ -29,11 +28,7 @@ def move_multiplied(
     if evidence.tier == "free":
         return found
     for path, links in _list_numbers(evidence, chain).items():
-        ratios = {
-            step: float(pair.observed.ravel()[0] / pair.expected.ravel()[0])
-            for step, link in links.items()
-            if (pair := link.pair) is not None
-        }
+        ratios = {step: _get_ratio(link) for step, link in links.items()}
         for phase in SUMMED:
             if _are_multiplied(found[phase], ratios):
                 found[phase] = []
@@ -53,18 +48,14 @@ def _list_numbers(evidence: Evidence, chain: Chain) -> dict[str, dict[int, Judge
     infos = evidence.observed.by_path
     found: dict[str, dict[int, Judged]] = {}
     for link in (*chain.broken, *chain.following):
-        c, pair = link.comparison, link.pair
+        c = link.comparison
         # A metric shows a number under its own name, which is no variable's.
-        if c.phase != "variable" or c.relation in OF_COPIES or pair is None:
+        if c.phase != "variable" or c.relation in OF_COPIES or c.ratio is None:
             continue
-        if pair.expected.size != 1:
+        if math.prod(infos[c.variable].shape) != 1:
             continue
         is_own = infos[c.variable].trainable or has_gradient(evidence, c.variable)
-        if (
-            is_own
-            or not np.all(pair.expected)
-            or not is_unmoved(evidence, link.comparison.key)
-        ):
+        if is_own or not is_unmoved(evidence, c.key):
             continue
         found.setdefault(c.variable, {}).setdefault(c.step, link)
     return found
@@ -79,9 +70,21 @@ def _are_multiplied(links: Sequence[Judged], ratios: Mapping[int, float]) -> boo
 
 
 def _fit_steps(links: Sequence[Judged], steps: set[int]) -> Iterator[tuple[int, float]]:
-    """One factor for all gradients of each step; NaN where there is none."""
+    """One factor for all gradients of each step; NaN where there is none.
+
+    Of a large model the first wrong numbers of each value are held alone, and of each
+    later one its own factor is known.
+    """
     for step in steps:
-        cases = [j.pair for j in links if j.comparison.step == step and j.pair]
+        begun = [link for link in links if link.comparison.step == step]
+        yield from ((step, _get_ratio(link)) for link in begun if link.pair is None)
+        cases = [link.pair for link in begun if link.pair is not None]
+        if not cases:
+            continue
         fit = fit_cases(cases)
         is_one = fit is not None and fit.residual_share <= SAME
-        yield step, fit.ratio if fit is not None and is_one else np.nan
+        yield step, fit.ratio if fit is not None and is_one else math.nan
+
+
+def _get_ratio(link: Judged) -> float:
+    return math.nan if link.comparison.ratio is None else link.comparison.ratio

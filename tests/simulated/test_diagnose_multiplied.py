@@ -11,6 +11,7 @@ import pytest
 from gradient_values import add_up, scale
 from training_simulator import Fault, observe
 
+from distbench.compare import comparison
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
@@ -19,6 +20,15 @@ _STEPS = 3
 _RATE = VariableInfo(
     path="rate", role="variable", shape=(), dtype="float32", trainable=False
 )
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["all-held", "first-held"])
+def _limit_held(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large model the numbers of later steps are let go."""
+    if request.param:
+        monkeypatch.setattr(comparison, "_MOST_HELD_BYTES", 0)
 
 
 def double(locals_: Any, step: int) -> Any:
