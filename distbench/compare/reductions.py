@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distbench.compare.addends import Widened, collect_addends
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.likeness import find_half
 from distbench.compare.places import RunDifference
 from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Aligned, Array, align_values, name_value
+from distbench.compare.values import Array, align_value, join_rows, name_value
 from distbench.trace import Trace, TraceKey
 
 
@@ -66,14 +67,16 @@ def describe_reduction(trace: Trace, key: TraceKey) -> str | None:
     terms = trace.get_replicas(replace(key, phase="local_gradient"))
     if reduced is None or len(terms) < 2:
         return None
-    seen, *aligned = align_values((reduced, *terms))
+    rows = join_rows((reduced, *terms))
+    seen, addends = align_value(reduced, rows), collect_addends(terms, rows, 1.0)
     dtype = name_value(reduced)
-    bound = _bound(aligned, find_roundoff(dtype))
+    # One rounding for each addition, and two for what a mean is divided by.
+    bound = bound_sum(addends.measure(), addends.count() + 1, find_roundoff(dtype))
     known = np.isfinite(bound)
     if not known.any() and known.size:
         return None
     found, bound = seen.total[known], bound[known]
-    totals = [term.total[known] for term in aligned]
+    totals = [term[known] for term in Widened(addends.totals)]
     for guess in _GUESSES:
         allowed = bound * guess.multiple(len(terms))
         if bool(np.all(np.abs(found - guess.make(totals, own)) <= allowed)):
@@ -102,10 +105,3 @@ def describe_first(
         for name, trace, known in named
     ]
     return [(name, words) for name, words in told if words]
-
-
-def _bound(terms: Sequence[Aligned], u: float) -> Array:
-    count = sum(term.number for term in terms)
-    magnitude = np.sum([term.magnitude for term in terms], axis=0)
-    # One rounding for each addition, and one for a division by N.
-    return bound_sum(np.asarray(magnitude), count + 1, u)
