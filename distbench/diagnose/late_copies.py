@@ -28,7 +28,7 @@ def tell_late_copies(
     """
     late = [f for f in findings if f.phase in COMPUTED and (_is_late(f) or is_vague(f))]
     copies = [f for f in findings if f.phase in STATE and _is_late(f)]
-    found = list(_find_copies(evidence, chain)) if late and not copies else []
+    found = list(_explain_copies(evidence, chain)) if late and not copies else []
     steps = {f.step for f in (*copies, *found)}
 
     def is_led(finding: Finding) -> bool:
@@ -43,7 +43,7 @@ def _is_late(finding: Finding) -> bool:
     return finding.code == LATE_READ
 
 
-def _find_copies(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
+def _explain_copies(evidence: Evidence, chain: Chain) -> Iterator[Finding]:
     """Copies among what is wrong after a wrong loss."""
     for phase in UPDATED:
         links = [

@@ -23,7 +23,7 @@ from distbench.diagnose.context import Context
 from distbench.diagnose.fit import add_weighted
 from distbench.trace import UPDATED, Trace, TraceKey, Values
 
-_ROUNDINGS = 8
+ROUNDINGS = 8
 """So many units in its last place may a state and its parts lie off."""
 _TOLD = 100
 """So many times the rounding must what is wrong be, to tell anything of it."""
@@ -255,7 +255,7 @@ def _show_sum(context: Context, case: Pair, key: TraceKey, fed: _Fed) -> _Shown 
     silent = _take(fed.silent, case)
     sums = [add_weighted(weights, terms) for weights, _ in fed.sums]
     size = max(map(measure_size, (silent, case.observed, *moves)))
-    rounding = _ROUNDINGS * find_roundoff(case.dtype) * size
+    rounding = ROUNDINGS * find_roundoff(case.dtype) * size
     rate = _fit_rate(moves, sums, rounding)
     if rate == 0 or _TOLD * rounding > measure_size(case.observed - case.expected):
         return None

@@ -41,7 +41,9 @@ def find_parts(context: Context, case: Pair) -> WrongSum | None:
     shards = find_shards(context, case)
     if not shards:
         return None
-    factors = [_fit_factor(context, case, replica) for replica in range(len(shards))]
+    factors = [
+        _fit_right_steps(context, case, replica) for replica in range(len(shards))
+    ]
     scale = _fit_scale(context, case)
     due = tuple(scale * f * s for f, s in zip(factors, shards, strict=True))
     wrong = tuple(
@@ -98,7 +100,7 @@ def explain_by_own_part(context: Context) -> Iterator[Hypothesis]:
     )
 
 
-def _fit_factor(context: Context, case: Pair, replica: int) -> float:
+def _fit_right_steps(context: Context, case: Pair, replica: int) -> float:
     """How a replica's values relate to those of its shard alone where all is right."""
     wrong = {other.key.step for other in context.cases}
     fit = fit_common_ratio(

@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.pull import apply_pull, fit_pull
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.addends import Source, list_known
 from distbench.diagnose.cases import find_tolerance, take_rows
@@ -21,8 +22,6 @@ from distbench.trace import WHOLE, Phase
 _REPEATED = "weight-decay-repeated"
 _ENOUGH = 4
 """A decay is told by two numbers, and of no more than two they explain anything."""
-_SAME = 1e-3
-"""Two fitted numbers that are no farther apart are taken for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -140,7 +139,7 @@ def explain_by_counted_decay(context: Context) -> Iterator[Hypothesis]:
     )
     weights = None if is_left_out else fit_weights(rows)
     times = 0.0 if weights is None else float(weights[0])
-    if not (is_left_out or times > _SAME):
+    if not (is_left_out or times > SAME):
         return
     predicted = {
         one.source.number: np.asarray(sum(one.source.terms) + times * one.added)
@@ -227,10 +226,10 @@ def _describe_times(times: float, n: int) -> str:
         return "the sum over the replicas lacks the weight decay, which one device adds"
     whole, of_shares = round(times), round(n * times)
     words = f"the sum over the replicas holds the weight decay {times:.6g} times"
-    if times > 1 and abs(times - whole) <= _SAME and whole < n:
+    if times > 1 and abs(times - whole) <= SAME and whole < n:
         who = f"{whole} of N = {n} replicas"
         return f"{words}, as where {who} add it to their gradients"
-    if times < 1 and abs(n * times - of_shares) <= _SAME:
+    if times < 1 and abs(n * times - of_shares) <= SAME:
         who = f"{of_shares} of N = {n} replicas"
         return f"{words}, as where {who} add their N-th of it to their gradients"
     return f"{words}, as where each adds a wrong share of it to its own gradient"

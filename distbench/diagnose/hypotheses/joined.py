@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_ratio
+from distbench.compare.ratio import SAME, fit_ratio
 from distbench.compare.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.context import Context
 from distbench.diagnose.hypothesis import Hypothesis
@@ -17,8 +17,6 @@ from distbench.trace import TraceKey
 
 _APART = 1.01
 """Norms that are closer than this are one number, and so is what is divided by them."""
-_SAME = 1e-3
-"""Share of what factors are beyond 1 by which a fit may miss them."""
 
 _MOST_SINGLE = 8
 """So many replicas' own size may be taken for that of all."""
@@ -168,7 +166,7 @@ def divide_by(
         added = max(0.0, float(over @ rest / (over @ over)))
     factors = (due + added) / (taken + added)
     # Any ε that is large enough brings all factors near 1: what is beyond has to fit.
-    if np.max(np.abs(factors - seen)) > _SAME * np.max(np.abs(over)):
+    if np.max(np.abs(factors - seen)) > SAME * np.max(np.abs(over)):
         return {}
     predicted = {}
     for number, factor in zip(ratios, factors, strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from distbench.compare.least_squares import solve_least_squares, stack_scaled
-from distbench.compare.ratio import are_same_factors
+from distbench.compare.ratio import SAME, are_same_factors
 from distbench.compare.values import Array, measure_size
 from distbench.diagnose.cases import take_rows
 from distbench.diagnose.context import Context, Numbered
@@ -19,8 +19,6 @@ from distbench.trace.intermediates import list_places
 _CODE = "accumulation-scale"
 _MOST = 32
 """More micro-steps than these are not told apart."""
-_SAME = 1e-3
-"""Weights that differ by no more are the same: they are fitted."""
 
 
 def explain_by_number_of_micro_steps(context: Context) -> Iterator[Hypothesis]:
@@ -145,7 +143,7 @@ def _are_multiples(seen: Array, due: Array) -> bool:
     """Whether all weights are off by one factor, which has other causes."""
     size = float(np.vdot(due, due))
     factor = float(np.vdot(seen, due)) / size if size else 0.0
-    return bool(np.all(np.abs(seen - factor * due) <= _SAME * np.max(np.abs(seen))))
+    return bool(np.all(np.abs(seen - factor * due) <= SAME * np.max(np.abs(seen))))
 
 
 def _name_cause(
@@ -155,7 +153,7 @@ def _name_cause(
         f"number {number} counts {_tell(one)} where it counts {_tell(other)} on one "
         "device"
         for number, (one, other) in enumerate(zip(seen, due, strict=True), 1)
-        if abs(one - other) > _SAME
+        if abs(one - other) > SAME
     )
     why, advice = _explain(seen, due, context.replicas)
     return Hypothesis(
@@ -169,14 +167,14 @@ def _name_cause(
 
 def _explain(seen: Array, due: Array, n: int) -> tuple[str, str]:
     """What makes such weights, if that is known, and what to do."""
-    known = np.abs(due) > _SAME
+    known = np.abs(due) > SAME
     ratios = seen[known] / due[known]
     left = np.arange(len(due) - 1, -1, -1.0)[known]
     # The first one may be joined by the second before anything is done to it.
     times = (left, left + 1, np.minimum(left, len(due) - 2))
 
     def are_near(weights: Array | float) -> bool:
-        return np.allclose(ratios, weights, rtol=_SAME, atol=_SAME**2)
+        return np.allclose(ratios, weights, rtol=SAME, atol=SAME**2)
 
     for power, what, advice in (
         (-1.0, "divided by N", "Divide once, when the last one is added."),
@@ -187,8 +185,8 @@ def _explain(seen: Array, due: Array, n: int) -> tuple[str, str]:
                 f": all that was accumulated is {what} again in each micro-step",
                 advice,
             )
-    is_lost = np.abs(ratios) <= _SAME
-    if np.any(is_lost) and np.allclose(ratios[~is_lost], 1, rtol=_SAME, atol=0):
+    is_lost = np.abs(ratios) <= SAME
+    if np.any(is_lost) and np.allclose(ratios[~is_lost], 1, rtol=SAME, atol=0):
         return (
             ": what counts 0 is lost, as where the next one takes its place",
             "Add each to what is there before, and clear that after the update alone.",
@@ -197,4 +195,4 @@ def _explain(seen: Array, due: Array, n: int) -> tuple[str, str]:
 
 
 def _tell(weight: float) -> str:
-    return f"{0.0 if abs(weight) <= _SAME else weight:.6g}"
+    return f"{0.0 if abs(weight) <= SAME else weight:.6g}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
 from distbench.diagnose.context import Context
 from distbench.diagnose.fit import add_weighted
@@ -13,9 +14,6 @@ from distbench.diagnose.hypotheses.micro_steps import fit_parts, read_micro_step
 from distbench.diagnose.hypotheses.reduction import name_missing_sum
 from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import SUMMED, WHOLE
-
-_SAME = 1e-3
-"""How near a fitted weight has to come to 0 or to what it is on one device."""
 
 
 def explain_by_own_micro_steps(context: Context) -> Iterator[Hypothesis]:
@@ -47,8 +45,8 @@ def explain_by_own_micro_steps(context: Context) -> Iterator[Hypothesis]:
         seen = fit_parts(context, cases, lacks, errors)
         if due is None or seen is None:
             return
-        own = np.abs(seen - due) <= _SAME * np.abs(due)
-        if not np.all(own | (np.abs(seen) <= _SAME * np.max(np.abs(due)))):
+        own = np.abs(seen - due) <= SAME * np.abs(due)
+        if not np.all(own | (np.abs(seen) <= SAME * np.max(np.abs(due)))):
             return
         kept |= {int(place) + 1 for place in np.flatnonzero(own & (due != 0))}
         count = len(due)

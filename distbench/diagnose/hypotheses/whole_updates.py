@@ -14,13 +14,11 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.ratio import SAME
 from distbench.compare.values import densify, measure_norm
 from distbench.diagnose.context import Context
+from distbench.diagnose.shown_sums import ROUNDINGS
 from distbench.trace import WHOLE, Trace, TraceKey, Value
 
 Find = Callable[[TraceKey], Value | None]
 """State after a step, of those replicas that have it."""
-
-_ROUNDINGS = 8
-"""So many units in its last place may a variable be off from where it is led."""
 
 
 def look_up(trace: Trace) -> Find:
@@ -47,7 +45,7 @@ def is_whole(context: Context, led: Find, due: Find | None = None) -> bool | Non
             continue
         added, rest = measure_norm(wrong - right), measure_norm(seen - wrong)
         roundoff = find_roundoff(context.infos[key.variable].dtype)
-        near = max(SAME * added, _ROUNDINGS * roundoff * measure_norm(wrong))
+        near = max(SAME * added, ROUNDINGS * roundoff * measure_norm(wrong))
         if added > 0:
             votes.append(rest <= near and rest < measure_norm(seen - right))
     return sum(votes) * 2 > len(votes) if votes else None
