@@ -133,7 +133,7 @@ def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
         if metric.name in judged:
             continue
         shown, due = (
-            list_shown(trace, metric.name)
+            [*list_shown(trace, metric.name).values()]
             for trace in (evidence.observed, evidence.reference)
         )
         if not shown or len(shown) != len(due):
@@ -153,13 +153,20 @@ def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
     )
 
 
-def list_shown(trace: Trace, name: str) -> list[float]:
-    """What goes by a name beside the loss, as a metric, after each step: one number."""
-    found = [
-        trace.get(TraceKey(step=step, phase="loss", variable=name))
+def list_shown(trace: Trace, name: str) -> dict[int, float]:
+    """What goes by a name beside the loss, as a metric, after each step: one number.
+
+    After some steps nothing may be shown, as where several are executed as one.
+    """
+    found = {
+        step: trace.get(TraceKey(step=step, phase="loss", variable=name))
         for step in range(trace.steps)
-    ]
-    return [float(densify(v)) for v in found if v is not None and v.shape == ()]
+    }
+    return {
+        step: float(densify(value))
+        for step, value in found.items()
+        if value is not None and value.shape == ()
+    }
 
 
 def note_rows(reference: Trace, paths: Sequence[str]) -> str:

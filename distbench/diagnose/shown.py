@@ -35,12 +35,12 @@ def find_shown(evidence: Evidence) -> Iterator[Finding]:
     Where one device shows another one in some other way, as of batch statistics that
     each replica has for itself, the loss itself is what has to be judged.
     """
-    pairs = _list_pairs(evidence).get(_LOSS, [])
+    pairs = _list_pairs(evidence).get(_LOSS, {})
     replicas = evidence.observed.replicas
-    times = _find_times(evidence, pairs)
+    times = _find_times(evidence, [*pairs.values()])
     if times is None:
         return
-    step, (shown, due) = next((s, p) for s, p in enumerate(pairs) if p[1])
+    step, (shown, due) = next((s, p) for s, p in pairs.items() if p[1])
     often = f"N = {replicas} times" if times > 1 else f"1/N = 1/{replicas} of"
     yield Finding(
         code="loss-misreported",
@@ -69,9 +69,9 @@ def note_shown(evidence: Evidence) -> str:
     known = {metric.name for metric in evidence.observed.metrics} | {_LOSS}
     share = _find_share(evidence)
     found = {
-        name: pairs
+        name: [*pairs.values()]
         for name, pairs in _list_pairs(evidence).items()
-        if not _is_any(name, known) and not _are(pairs, 1.0, share)
+        if not _is_any(name, known) and not _are([*pairs.values()], 1.0, share)
     }
     if not found:
         return ""
@@ -108,15 +108,16 @@ def _find_times(evidence: Evidence, pairs: list[tuple[float, float]]) -> float |
     return next((times for times in ways if _are(pairs, times, share)), None)
 
 
-def _list_pairs(evidence: Evidence) -> Mapping[str, list[tuple[float, float]]]:
-    """By name: what the cluster and one device show in each step."""
+def _list_pairs(evidence: Evidence) -> Mapping[str, dict[int, tuple[float, float]]]:
+    """By name and step: what the cluster and one device show."""
     observed, reference = evidence.observed, evidence.reference
     found = {}
     names = {key.variable for key, _ in observed.select(phase="loss")}
     for name in sorted(name for name in names if name.startswith(SHOWN)):
         shown, due = list_shown(observed, name), list_shown(reference, name)
-        if len(shown) == len(due):
-            found[name.removeprefix(SHOWN)] = list(zip(shown, due, strict=True))
+        if shown.keys() == due.keys():
+            pairs = {step: (shown[step], due[step]) for step in shown}
+            found[name.removeprefix(SHOWN)] = pairs
     return found
 
 

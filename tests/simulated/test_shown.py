@@ -86,3 +86,20 @@ def test_what_a_metric_shows_is_told_of_the_metric(name: str, metric: str) -> No
     metrics = (MetricInfo(name=metric, state=()),)
     observed = replace(evidence.observed, metrics=metrics)
     assert judge(replace(evidence, observed=observed)).message == ""
+
+
+def test_the_step_of_a_shown_loss_is_the_one_that_shows_it() -> None:
+    """Several steps that are executed as one show a number after the last of them."""
+    evidence = _show("loss", 3 * DUE)
+
+    def drop(trace: Trace) -> Trace:
+        kept = {
+            key: value
+            for key, value in trace.values.items()
+            if key.step != 0 or not key.variable.startswith(SHOWN)
+        }
+        return replace(trace, values=kept)
+
+    (finding,) = judge(evidence.change_traces(drop)).findings
+    assert (finding.code, finding.step) == ("loss-misreported", 1)
+    assert "Step 1, loss" in finding.explanation
