@@ -12,7 +12,7 @@ from distbench.trace.intermediates import list_places
 
 
 def take_sums(evidence: Evidence, inside: Inside, step: int) -> Evidence:
-    """The evidence of one step, by the sums of what tapes gave for each variable.
+    """The evidence up to a step, by sums of what tapes gave for each variable in it.
 
     What a step does to such sums comes between them and what it hands over: a clip of
     them is one before the reduction then, and not another gradient of the loss.
@@ -20,7 +20,7 @@ def take_sums(evidence: Evidence, inside: Inside, step: int) -> Evidence:
     Args:
         evidence: What was seen, its local gradients being what the step hands over.
         inside: What tapes gave.
-        step: The only step that is kept.
+        step: Which one; none after it is kept.
     """
     return replace(
         evidence,
