@@ -13,6 +13,7 @@ cluster, and for none where `--optimizer` asks for another.
 from __future__ import annotations
 
 import itertools
+from argparse import ArgumentTypeError
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from distbench.checking.plan import name_cluster
 from distbench.cluster import ALL, ClusterSpec
 from distbench.errors import BadInputError
 from distbench.machine import Machine, inspect_machine
+from distbench.options import CheckOptions
+from distbench.spelling import spell_options, spelled
 from distbench.target import parse_target
 
 if TYPE_CHECKING:
@@ -72,16 +75,28 @@ class Case:
         return f"{self.workload}-{self.optimizer}-{self.cluster}-{self.path}"
 
 
+def _read_given(text: str) -> str:
+    """A value from the command line: of an empty one nothing would be asked for."""
+    if not text.strip():
+        raise ArgumentTypeError(
+            "it is empty, as from a variable of the shell that is not set. Leave it "
+            "out, or give it a value"
+        )
+    return text
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("scenarios")
     group.addoption(
         "--optimizer",
+        type=_read_given,
         metavar="TARGET",
         help="run the scenarios with this optimizer factory: package.module:attribute "
         "or path/to/file.py:attribute",
     )
     group.addoption(
         "--clusters",
+        type=_read_given,
         metavar="SPEC,...",
         help="run the scenarios on these clusters, e.g. mirrored:4,mwms:2,ps:2+1",
     )
@@ -123,6 +138,8 @@ def pytest_configure(config: pytest.Config) -> None:
                 "--every takes a whole number from 1. "
                 f"Received: {config.getoption('every')}."
             )
+        with spelled(spell_options({})):
+            CheckOptions(require_gpus=config.getoption("require_gpus"))
         _list_clusters(config, ())
         if target := config.getoption("optimizer"):
             parse_target(target, config.invocation_params.dir)
@@ -197,11 +214,23 @@ def _list_clusters(
     config: pytest.Config, default: Sequence[str], kinds: Sequence[str] = ()
 ) -> list[str]:
     given = config.getoption("clusters")
-    specs = [ClusterSpec.parse(s) for s in (given.split(",") if given else default)]
+    names = default if given is None else _split_names(given)
+    specs = list(map(ClusterSpec.parse, names))
     if _is_far(config) and not given:
         # An engine has to be asked for a number.
         specs = [s for s in specs if ALL not in (s.workers, s.replicas_per_worker)]
     return [str(spec) for spec in specs if not kinds or spec.kind in kinds]
+
+
+def _split_names(given: str) -> list[str]:
+    names = given.split(",")
+    if not all(map(str.strip, names)):
+        raise BadInputError(
+            "--clusters has specs with a comma between each two. Expected "
+            f"{','.join(filter(str.strip, names)) or 'mirrored:4,mwms:2'}, for "
+            f"example. Received: {given!r}."
+        )
+    return names
 
 
 def _is_far(config: pytest.Config) -> bool:

@@ -34,8 +34,9 @@ class _Commands(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse empty values: a path that is empty is the folder where one is."""
-        for option, value in pairwise(["", *args]):
-            if not value and option.startswith("-"):
+        for before, word in pairwise(["", *args]):
+            option = word.removesuffix("=") if word else before
+            if option != word and option.startswith("-"):
                 raise typer.BadParameter(
                     f"{option} has an empty value, as from a variable of the shell "
                     "that is not set. Received: ''. Leave it out, or give it a value."

@@ -124,7 +124,11 @@ def test_replicas_are_counted_of_every_spec(cluster: str, replicas: int) -> None
     [
         pytest.param("--clusters=mwmz:2", "Did you mean 'mwms:2'", id="cluster"),
         pytest.param("--optimizer=no/such.py:make", "no/such.py", id="target"),
+        pytest.param("--clusters=mwms:2,", "Expected mwms:2, for", id="comma"),
+        pytest.param("--clusters=", "--clusters: it is empty", id="no cluster"),
+        pytest.param("--optimizer=", "--optimizer: it is empty", id="no target"),
         pytest.param("--every=0", "takes a whole number from 1", id="every"),
+        pytest.param("--require-gpus=-1", "must not be negative", id="gpus"),
     ],
 )
 def test_bad_option_is_one_clear_error(

@@ -107,8 +107,13 @@ def test_bad_usage_is_one_clear_message(call, capsys, line: str, message: str) -
     assert shown.out == ""
 
 
-@pytest.mark.parametrize("option", ["--json", "--keep", "--partitioner", "-c"])
-def test_an_empty_value_is_refused(call, capsys, option: str) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [("--json", ""), ("--partitioner", ""), ("-c", ""), ("--keep=",), ("--only=",)],
+    ids=" ".join,
+)
+def test_an_empty_value_is_refused(call, capsys, words: tuple[str, ...]) -> None:
     """As of `--keep "$FOLDER"`: traces would be kept where one is."""
-    assert call("check", "a.b:c", option, "") == 2
+    assert call("check", "a.b:c", *words) == 2
+    option = words[0].removesuffix("=")
     assert f"{option} has an empty value" in capsys.readouterr().err
