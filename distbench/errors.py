@@ -11,6 +11,7 @@ import builtins
 import difflib
 import errno
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -154,6 +155,18 @@ def find_advice(error: BaseException) -> str:
     if isinstance(error, ImportError) and _NO_ROOM_FOR_LIBRARY in read_message(error):
         number = errno.ENOMEM
     return _LACKS.get(number or 0, "")
+
+
+def describe_unwritable(error: Exception, path: Path) -> str:
+    """Why nothing can be written at a path, in the system's words where these tell it.
+
+    A folder of the kernel's takes nothing from anybody, and the system then says that
+    there is no such file.
+    """
+    if isinstance(error, FileNotFoundError):
+        there = next((p for p in path.absolute().parents if p.exists()), None)
+        return f"the folder '{there}' takes no new files or folders"
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def find_near(received: str, known: Iterable[str], count: int = 1) -> list[str]:

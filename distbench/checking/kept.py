@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from distbench.errors import BadInputError, ClusterError
+from distbench.errors import BadInputError, ClusterError, describe_unwritable
 from distbench.escape import cut_name
 from distbench.evidence import Evidence
 from distbench.scenario.choices import TIERS
@@ -27,8 +27,9 @@ def make_place(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        why = describe_unwritable(error, folder)
         raise BadInputError(
-            f"'{folder}' cannot be made: {error}. Expected: a folder for the traces."
+            f"'{folder}' cannot be made: {why}. Expected: a folder for the traces."
         ) from error
 
 

@@ -8,7 +8,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from distbench.errors import DISK_FULL, BadInputError, ClusterError
+from distbench.errors import (
+    DISK_FULL,
+    BadInputError,
+    ClusterError,
+    describe_unwritable,
+)
 from distbench.report.descriptors import find_descriptor, write_descriptor
 from distbench.report.pipes import hold_pipe, write_pipe
 
@@ -46,7 +51,7 @@ def _refuse(path: Path) -> Iterator[None]:
     except (OSError, RuntimeError) as error:  # the latter for links in a circle
         number = getattr(error, "errno", None)
         if number not in DISK_FULL:  # there may be room until then
-            why = (getattr(error, "strerror", None) or str(error)).lower()
+            why = describe_unwritable(error, path)
             raise BadInputError(f"'{path}' cannot be written: {why}.") from error
 
 

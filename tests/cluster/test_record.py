@@ -212,7 +212,10 @@ def test_what_a_recorder_cannot_take_is_refused_at_entry(tmp_path: Path) -> None
     for given, words in (
         ({"folder": tmp_path / "file.py"}, "cannot be made: file exists"),
         ({"folder": tmp_path / "file.py" / "x"}, "cannot be made: not a directory"),
-        ({"folder": "/proc/x"}, "cannot be made: no such file or directory"),
+        (
+            {"folder": "/proc/x"},
+            "cannot be made: the folder '/proc' takes no new files",
+        ),
         ({"folder": 3}, "folder must be a path. Received: 3"),
         ({"every": None}, "every must be a whole number. Received: None"),
         ({"steps": 0}, "steps must be a number from 1"),

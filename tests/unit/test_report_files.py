@@ -83,7 +83,9 @@ def test_a_link_to_a_report_stays_one(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="has no folder of the kernel's")
 def test_a_folder_that_takes_no_files_is_found_before_the_check() -> None:
     """Not even from root, whom permissions do not stop."""
-    with pytest.raises(BadInputError, match=r"'/proc/x\.json' cannot be written"):
+    with pytest.raises(
+        BadInputError, match=r"written: the folder '/proc' takes no new"
+    ):
         check_place(Path("/proc/x.json"))
 
 

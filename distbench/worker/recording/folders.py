@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from distbench.errors import BadInputError
+from distbench.errors import BadInputError, describe_unwritable
 
 
 def make_folders(folder: Path) -> list[Path]:
@@ -20,7 +20,7 @@ def make_folders(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         remove_empty(lacking)
-        why = (error.strerror or str(error)).lower()
+        why = describe_unwritable(error, folder)
         raise BadInputError(
             f"distbench.record: '{folder}' cannot be made: {why}. Expected: the name "
             "of a folder that takes files."
