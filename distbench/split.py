@@ -63,7 +63,8 @@ def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
             "The global batch must hold at least one example per replica. "
             f"Received: {count_things(examples, 'example')}, "
             f"{count_things(replicas, 'replica')}. "
-            f"Use {count_things(replicas, 'example')} or more."
+            f"Use {count_things(replicas, 'example')} or more"
+            f"{_tell_empty(examples, replicas)}."
         )
     if replicas == 1:
         return (examples,)
@@ -77,6 +78,15 @@ def split_unevenly(examples: int, replicas: int) -> tuple[int, ...]:
     for r in by_remainder[: spare - sum(sizes)]:
         sizes[r] += 1
     return tuple(s + 1 for s in sizes)
+
+
+def _tell_empty(examples: int, replicas: int) -> str:
+    """The split that leaves replicas without an example, which one asked for may."""
+    if not examples:
+        return ""
+    # A task does not know how its user gives options.
+    shares = ",".join(map(str, split_alike((1,) * replicas, examples)))
+    return f", or ask for the split {shares}, which leaves some without any"
 
 
 def tell_split(sizes: Sequence[int]) -> str:
