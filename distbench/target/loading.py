@@ -130,6 +130,7 @@ def _guard(ref: TargetRef, load: Callable[[], Any]) -> Any:
         raise LoadError(
             f"Target '{ref.describe()}' could not be loaded: "
             f"{describe_user_error(error)}{_suggest_module(ref, error)}"
+            f"{_tell_where_looked(ref, error)}"
             f"{stays}{_tell_what_runs(error)}{_tell_what_ends(error)}",
             is_own=bool(_list_frames(error)) and not lacks,
         ) from error
@@ -147,6 +148,21 @@ def _suggest_module(ref: TargetRef, error: BaseException) -> str:
     name = ".".join([*names, file.stem])
     folder = parents[-1].parent
     return f". Name it '{name}:{ref.attribute}', from the folder '{folder}'."
+
+
+def _tell_where_looked(ref: TargetRef, error: BaseException) -> str:
+    """Where a target's own module is not, and how a file would be named."""
+    is_its_own = isinstance(error, ModuleNotFoundError) and f"{ref.module}.".startswith(
+        f"{error.name}."
+    )
+    if ref.kind != "import" or not is_its_own:
+        return ""
+    folders = " and ".join(map(repr, ref.search_path))
+    return (
+        f". It was looked for in {f'{folders} and ' if folders else ''}what is "
+        "installed. Expected package.module:attribute, or path/to/file.py:attribute "
+        "for a file elsewhere."
+    )
 
 
 def _tell_what_stays(ref: TargetRef, error: BaseException) -> str:

@@ -185,8 +185,19 @@ def test_an_object_without_the_attribute_has_the_name_that_the_user_gave_it(
 
 
 def test_a_missing_module_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="No module named 'no_such_package'"):
+    told = (
+        r"No module named 'no_such_package'\. It was looked for in '.*' and what is "
+        r"installed\. Expected package\.module:attribute, or path/to/file\.py:attribute"
+    )
+    with pytest.raises(BadInputError, match=told):
         load_target(parse_target("no_such_package.x:make", tmp_path))
+
+
+def test_a_module_that_the_targets_own_lacks_is_not_looked_for(tmp_path: Path) -> None:
+    write(tmp_path, "import no_such_package", "module_of_test.py")
+    with pytest.raises(BadInputError, match="No module named") as raised:
+        load_target(parse_target("module_of_test:make", tmp_path))
+    assert "looked for" not in str(raised.value)
 
 
 def test_a_pickle_goes_into_the_folder_of_the_run_and_nothing_else_does(
