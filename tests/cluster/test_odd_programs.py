@@ -56,7 +56,7 @@ def _observe(
             "DataRunsOut",
             r"in data: EOFError: no more data, at .*py:\d+: raise EOFError",
         ),
-        ("DataAsLists", r"NumPy arrays.*\(\), \(\), \(\), \.\.\.\]"),
+        ("DataAsLists", r"NumPy arrays.*'0/0/1': \(\), .*, \.\.\.\]\. Lists"),
         ("RaisesInBetween", "in before_step: LookupError: nothing to do before step 0"),
         ("ExitsInBuild", "in build: SystemExit: usage: train.py"),
         ("RaisesWhenAsked", "in build: LookupError: not known before build, at "),

@@ -16,6 +16,7 @@ from distbench.scenario import Scenario
 from distbench.split import split_alike, split_unevenly
 from distbench.worker.families import describe_control, find_counter
 from distbench.worker.families.controls import make_control
+from distbench.worker.stepping.misfits import describe_misfit
 from distbench.worker.stepping.steps import ReplicaStep, ScheduledStep, Step
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 LossReduction = Literal["sum", "mean"] | None
 METHODS = ("build", "replica_step", "variables", "optimizer")
 """What a user's train program has, beside its data."""
-_SHAPES_SHOWN = 6
-"""A nest of lists has a shape for every number in it."""
 
 
 class Program:
@@ -275,39 +274,32 @@ def _make_dense_error(received: str) -> BadInputError:
     )
 
 
-def count_batch(batch: Any) -> int:
+def count_batch(batch: Any, source: str = "data(step)") -> int:
     """Number of examples in a nest of arrays.
+
+    Args:
+        batch: The nest.
+        source: Where it comes from, for an error.
 
     Raises:
         BadInputError: The arrays have first axes of different lengths, or none.
     """
-    leaves = tf.nest.flatten(batch)
-    arrays = list(map(_make_array, leaves))
+    arrays = list(map(_make_array, tf.nest.flatten(batch)))
     lengths = {array.shape[0] if array.ndim else -1 for array in arrays}
     if len(lengths) != 1 or -1 in lengths:
-        wanted = (
-            "data(step) must return NumPy arrays whose first axis counts the examples"
-        )
-        others = [
-            type(leaf).__name__
-            for leaf, array in zip(leaves, arrays, strict=True)
-            if array.dtype.hasobject
-        ]
-        if others:
-            raise BadInputError(
-                f"{wanted}; a tf.data.Dataset goes into dataset() or "
-                f"dataset_fn(input_context). Received: {', '.join(others)}."
-            )
-        shapes = [str(array.shape) for array in arrays]
-        if len(shapes) > _SHAPES_SHOWN:
-            shapes[_SHAPES_SHOWN:] = ["..."]
-        hint = " Lists are taken as a structure: use np.array."
-        is_listed = sum(isinstance(x, bool | int | float | str) for x in leaves) > 1
         raise BadInputError(
-            f"{wanted}. Received, as arrays, the shapes [{', '.join(shapes)}]."
-            f"{hint if is_listed else ''}"
+            f"{source} must return NumPy arrays whose first axis counts the examples. "
+            f"{describe_misfit(batch, arrays)}"
         )
     return lengths.pop()
+
+
+def describe_lacking(name: str, missing: Sequence[str], hint: str = "") -> str:
+    """The sentence for a train program without some of its methods."""
+    return (
+        f"Train program '{name}' lacks {', '.join(missing)}. Expected the methods "
+        f"{', '.join(METHODS)} and data(step).{hint}"
+    )
 
 
 def name_subject(subject: Any) -> str:

@@ -44,6 +44,20 @@ def check_arguments(subject: Any, name: str) -> None:
             )
 
 
+def check_data(data: Any, name: str) -> None:
+    """See that a Keras model's `data` takes the number of a step.
+
+    Raises:
+        BadInputError: It takes fewer or more arguments.
+    """
+    signature = _find_misfit(data, *_CALLED_WITH["data"])
+    if signature is not None:
+        raise BadInputError(
+            f"Keras model '{name}': data is called as data(step). Received: a function "
+            f"that is data{signature}."
+        )
+
+
 def check_factory(factory: Any, name: str) -> None:
     """See that a callable can be called without arguments.
 
@@ -52,13 +66,37 @@ def check_factory(factory: Any, name: str) -> None:
     """
     signature = _find_misfit(factory)
     if signature is not None:
-        called = getattr(factory, "__name__", "")
-        # A lambda has a name that nobody can write.
-        example = f": def make(): return {called}(...)" if called.isidentifier() else ""
         raise BadInputError(
             f"Factory '{name}' is called without arguments. Received: one that takes "
-            f"{signature}. Check a function that gives them{example}."
+            f"{signature}. {_advise_wrapper(factory)}"
         )
+
+
+def check_class(subject: type, name: str) -> None:
+    """See that a train program's class can be called without arguments.
+
+    Raises:
+        BadInputError: It needs some.
+    """
+    signature = _find_misfit(subject)
+    if signature is not None:
+        raise BadInputError(
+            f"Train program '{name}' is a class, which is called without arguments. "
+            f"Received: one that takes {signature}. Make an instance beside it and "
+            f"name that: program = {name}(...)."
+        )
+
+
+def _advise_wrapper(factory: Any) -> str:
+    """How a callable that needs arguments, or an instance, may be checked."""
+    called = getattr(factory, "__qualname__", "")
+    owner, _, method = called.rpartition(".")
+    # What a function made, or a lambda, has a name that nobody can write.
+    if not all(part.isidentifier() for part in called.split(".")):
+        return "Check a function that gives them."
+    if owner and next(iter(inspect.signature(factory).parameters), "") == "self":
+        called = f"{owner}().{method}"
+    return f"Check a function that gives them: def make_it(): return {called}(...)."
 
 
 def _find_misfit(function: Any, *given: str) -> inspect.Signature | None:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from distbench.errors import BadInputError
 from distbench.trace import Trace
+from distbench.worker.stepping.misfits import describe_odd_array
 from distbench.worker.stepping.program import Program, count_batch, make_arrays
 
 
@@ -41,13 +42,21 @@ class Batches:
             # A GPU may round otherwise than the CPU of the reference.
             with tf.device("/cpu:0"):
                 batch = self._draw(step)
-            if not count_batch(batch):
+            source = f"data({step}) of '{self._name}'"
+            if not count_batch(batch, source):
                 raise BadInputError(
-                    f"data({step}) of '{self._name}' must return at least one example. "
+                    f"{source} must return at least one example. "
                     "Received: arrays without any. Ask for fewer steps, or give it "
                     "more examples."
                 )
-            self._drawn[step] = make_arrays(batch)
+            arrays = make_arrays(batch)
+            if odd := describe_odd_array(arrays):
+                raise BadInputError(
+                    f"{source} must return arrays of numbers or text, of a dtype that "
+                    f"TensorFlow has. Received: {odd}. Convert it: "
+                    "values.astype('float32')."
+                )
+            self._drawn[step] = arrays
         return self._drawn[step]
 
 

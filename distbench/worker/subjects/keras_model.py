@@ -30,6 +30,7 @@ from distbench.worker.stepping.program import (
     name_subject,
 )
 from distbench.worker.stepping.steps import Step
+from distbench.worker.subjects.arguments import check_data
 from distbench.worker.subjects.batches import Batches
 from distbench.worker.subjects.built_late import (
     build_as_shared,
@@ -65,6 +66,7 @@ class KerasModelProgram(Program):
     def __init__(self, factory: Any, data: Any, scenario: Scenario) -> None:
         self.name = name_subject(factory)
         self._factory = factory
+        check_data(data, self.name)
         self._batches = Batches(data, self.name)
         self._steps = scenario.batches
         self._even = (

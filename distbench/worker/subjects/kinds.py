@@ -10,9 +10,14 @@ from distbench.scenario import Scenario
 from distbench.scenario.choices import MODEL, PIPELINE, PROGRAM, WORKLOADS
 from distbench.worker.families import name_family
 from distbench.worker.process.failures import blame_subject
-from distbench.worker.stepping.program import METHODS, Program, name_subject
+from distbench.worker.stepping.program import (
+    METHODS,
+    Program,
+    describe_lacking,
+    name_subject,
+)
 from distbench.worker.subjects.arguments import check_factory
-from distbench.worker.subjects.data_methods import list_data_methods
+from distbench.worker.subjects.data_methods import describe_values, list_data_methods
 from distbench.worker.subjects.fit_steps import name_keras
 from distbench.worker.subjects.keras_data import find_data
 from distbench.worker.subjects.keras_model import KerasModelProgram
@@ -40,6 +45,7 @@ def recognise_subject(subject: Any) -> Kind:
             f"Train program '{name_subject(subject)}' brings no data. Expected "
             "'data(step)', which returns the global batch of a step, or "
             "'dataset_fn(input_context)', which returns a tf.data.Dataset."
+            f"{describe_values(subject)}"
         )
     if name_family(subject) is not None or name_keras(subject) is not None:
         raise BadInputError(
@@ -53,11 +59,8 @@ def recognise_subject(subject: Any) -> Kind:
         # A property is there as well, but may have no value before `build`.
         values = [n for n in missing if getattr_static(subject, n, None) is not None]
         hint = f" Make a method of {', '.join(values)}, without @property."
-        raise BadInputError(
-            f"Train program '{name_subject(subject)}' lacks {', '.join(missing)}. "
-            f"Expected the methods {', '.join(METHODS)} and data(step)."
-            f"{hint if values else ''}"
-        )
+        name = name_subject(subject)
+        raise BadInputError(describe_lacking(name, missing, hint if values else ""))
     if not callable(subject):
         raise BadInputError(
             f"Subject '{name_subject(subject)}' cannot be checked. Expected a callable "

@@ -17,6 +17,7 @@ from distbench.worker.stepping.program import (
     METHODS,
     LossReduction,
     Program,
+    describe_lacking,
     name_subject,
 )
 from distbench.worker.subjects.fit_steps import name_keras
@@ -59,6 +60,11 @@ class OptimizerProgram(Program):
         self._workload.build()
         self._optimizer = self._factory()
         if name_family(self._optimizer) is None:
+            missing = _list_missing(self._optimizer)
+            if len(missing) == 1:
+                raise BadInputError(
+                    describe_lacking(name_subject(self._optimizer), missing)
+                )
             raise BadInputError(
                 f"Factory '{self.name}' returned no optimizer. "
                 f"Expected one of {', '.join(KNOWN_BASES.values())}, or a compiled "
@@ -145,12 +151,22 @@ class OptimizerProgram(Program):
         )
 
 
+def _list_missing(made: Any) -> list[str]:
+    """Methods of a train program that an object does not have."""
+    return [name for name in METHODS if not callable(getattr(made, name, None))]
+
+
 def _describe_made(made: Any, factory: Any) -> str:
     """What a factory returned in the place of an optimizer, and what it may be for."""
     if name_keras(made) is not None:
         return describe_lack(factory)
     described = f"an object of type '{type(made).__name__}'"
-    missing = [name for name in METHODS if not callable(getattr(made, name, None))]
+    missing = _list_missing(made)
+    if type(made) is factory and len(missing) > 1 and callable(made):
+        return (
+            f"{described}, whose class was the target and which can be called itself: "
+            "name an instance as the target"
+        )
     if len(missing) == len(METHODS) and type(made) is not factory:
         return described
     if not missing:

@@ -16,7 +16,7 @@ from distbench.worker.state.metrics import is_metric
 from distbench.worker.state.places import name_nameless
 from distbench.worker.state.reachable import find_held, walk_variables
 from distbench.worker.stepping.program import Program, name_subject
-from distbench.worker.subjects.arguments import check_arguments
+from distbench.worker.subjects.arguments import check_arguments, check_class
 from distbench.worker.subjects.batches import Batches
 from distbench.worker.subjects.between import Between
 from distbench.worker.subjects.data_methods import list_data_methods
@@ -174,6 +174,7 @@ class UserProgram(Program):
 def _make_instance(subject: Any) -> Any:
     if not inspect.isclass(subject):
         return subject
+    check_class(subject, name_subject(subject))
     with blame_subject("build"):
         return subject()
 
