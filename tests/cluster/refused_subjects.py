@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +13,14 @@ import tf_keras
 
 
 class Program:
-    """Right as it is."""
+    """Right as it is. It has two optimizers, of which it makes others' containers."""
 
     def build(self, strategy: Any) -> None:
         self.weights = tf.Variable([[0.5]], name="weights")
         self.first = tf_keras.optimizers.legacy.SGD(0.1)
         self.second = tf_keras.optimizers.legacy.Adam(0.1)
+        self.by_name = {"first": self.first, "second": self.second}
+        self.turns = itertools.cycle([self.first, self.second])
 
     def replica_step(self, batch: Any) -> Any:
         return tf.reduce_sum(batch[0] * self.weights)
@@ -31,9 +35,64 @@ class Program:
         return np.ones((4, 1), np.float32), np.ones((4, 1), np.float32)
 
 
+class View(Program):
+    def optimizer(self):
+        return self.by_name.values()
+
+
+class Pairs(Program):
+    def optimizer(self):
+        return [(self.first, [self.weights]), (self.second, [])]
+
+
+class Queue(Program):
+    def optimizer(self):
+        return deque([self.first, self.second])
+
+
+class Holder:
+    def __init__(self, *held: Any) -> None:
+        self.held = held
+
+
+class HeldAnew(Program):
+    def optimizer(self):
+        return Holder(self.first, self.second)
+
+
 class NoOptimizer(Program):
     def optimizer(self):
         return ()
+
+
+class Group(Program):
+    def optimizer(self):
+        return {self.first, self.second}
+
+
+class Yielding(Program):
+    def optimizer(self):
+        yield self.first
+
+
+class Cycle(Program):
+    def optimizer(self):
+        return self.turns
+
+
+class MadeAnew(Program):
+    def optimizer(self):
+        return tf_keras.optimizers.legacy.SGD(0.1)
+
+
+class ObjectMadeAnew(Program):
+    def optimizer(self):
+        return Holder()
+
+
+class OneMoreMadeAnew(Program):
+    def optimizer(self):
+        return [self.first, tf_keras.optimizers.legacy.SGD(0.1)]
 
 
 class OtherLengths(Program):

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from distbench.errors import BadInputError
+from distbench.worker.families import name_family
 from distbench.worker.process.failures import UnfitError
 from distbench.worker.state.components import read_component
+from distbench.worker.state.reachable import find_held
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.stepping.program import Program
 from distbench.worker.taps.collect import State
@@ -38,13 +40,22 @@ def check_optimizers(program: Program, given: Sequence[Any]) -> None:
         BadInputError: They are others now.
     """
     now = list(program.optimizers())
-    same = [new is old for new, old in zip(now, given, strict=False)]
-    if len(now) != len(given) or not all(same):
+    if list(map(id, now)) == list(map(id, given)):
+        return
+    # What holds them may be made anew, such as pairs of an optimizer and variables.
+    before, after = (find_held(those, _is_optimizer) for those in (given, now))
+    if not before or set(map(id, before)) != set(map(id, after)):
+        kinds = [f"an object of type '{type(one).__name__}'" for one in now]
         raise BadInputError(
             f"optimizer() of '{program.name}' returns something else after "
             "the first step than after build. Expected: the optimizer that trains. "
-            "Make it once, in build(strategy)."
+            f"Received: {', '.join(kinds) or 'none'}, which is not what it returned "
+            "before. Make it once, in build(strategy)."
         )
+
+
+def _is_optimizer(item: Any) -> bool:
+    return name_family(item) is not None
 
 
 def check_values(table: VariableTable) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,6 +22,9 @@ from distbench.worker.subjects.batches import Batches
 from distbench.worker.subjects.between import Between
 from distbench.worker.subjects.data_methods import list_data_methods
 from distbench.worker.subjects.unsharded import number_worker
+
+_WHOLE = (str, bytes, set, frozenset)
+"""Collections that are not taken apart."""
 
 
 class UserProgram(Program):
@@ -124,21 +128,12 @@ class UserProgram(Program):
         Raises:
             BadInputError: There is something else among them.
         """
-        given = self._subject.optimizer()
-        if isinstance(given, Mapping):
-            given = tuple(given.values())
-        listed = list(given) if isinstance(given, (list, tuple)) else [given]
-        for one in listed:
-            if isinstance(one, (str, bytes, int, float)) or inspect.isroutine(one):
-                received = f"{one!r}, an object of type '{type(one).__name__}'"
-            elif inspect.isclass(one):
-                received = f"the class '{one.__name__}' itself"
-            else:
-                continue
+        listed = _list_several(self._subject.optimizer())
+        if received := next(filter(None, map(_describe_none, listed)), ""):
             raise BadInputError(
                 f"optimizer() of '{self.name}' must return an optimizer that build() "
-                f"made, a list of them, or None. Received: {received}. Without it its "
-                "slots would not be compared."
+                f"made, a list of them, or None. Received: {received}. Slots would "
+                "not be compared otherwise."
             )
         return [one for one in listed if one is not None]
 
@@ -177,6 +172,33 @@ def _make_instance(subject: Any) -> Any:
     check_class(subject, name_subject(subject))
     with blame_subject("build"):
         return subject()
+
+
+def _list_several(given: Any) -> list[Any]:
+    """What a program's `optimizer` returns, one by one.
+
+    Sets and iterators stay as they are: they do not give the same ones in the same
+    order, whoever asks.
+    """
+    if isinstance(given, Mapping):
+        return list(given.values())
+    if isinstance(given, Collection) and not isinstance(given, _WHOLE):
+        with contextlib.suppress(TypeError):  # a proxy has the methods of any object
+            return list(given)
+    return [given]
+
+
+def _describe_none(one: Any) -> str:
+    """What an object is that is no optimizer for sure; otherwise `""`."""
+    if isinstance(one, (str, bytes, int, float)) or inspect.isroutine(one):
+        return f"{one!r}, an object of type '{type(one).__name__}'"
+    if inspect.isclass(one):
+        return f"the class '{one.__name__}' itself"
+    if isinstance(one, (set, frozenset)):
+        return "a set, whose order is another one in every process. Return a list"
+    if isinstance(one, Iterator):
+        return f"a {type(one).__name__}, which can be read once. Return a list"
+    return ""
 
 
 def _take_number(loss: Any) -> Any:
