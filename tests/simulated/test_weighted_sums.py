@@ -76,8 +76,8 @@ def test_right_weights_pass():
     [
         (weigh([1.0] * N), "loss-not-scaled"),
         (weigh([1 / N] * N), "mean-of-means"),
-        (weigh([1.0, 0.0, 1.0]), "mean-of-means"),
-        (lambda own, step: own, "mean-of-means"),
+        (weigh([1.0, 0.0, 1.0]), "loss-not-scaled"),
+        (lambda own, step: own, "loss-not-scaled"),
         (clip_global, "mean-of-means"),
     ],
     ids=["summed", "averaged", "dropped", "not-summed", "clipped"],
