@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from distbench.compare.ratio import are_same_factors
 from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.scenario import Scenario
@@ -134,13 +135,35 @@ def find_origins(
         of_control: Of the control.
         minds_rows: See `Control`.
     """
-    shown = {_name_place(finding) for finding in of_control}
-    if minds_rows:
-        shown |= {("sparse-duplicates", phase) for phase in UPDATED}
+    rows = {("sparse-duplicates", phase) for phase in UPDATED if minds_rows}
     return tuple(
-        replace(f, origin="framework") if _name_place(f) in shown else f
+        replace(f, origin="framework")
+        if _name_place(f) in rows or any(_shows(shown, f) for shown in of_control)
+        else f
         for f in findings
     )
+
+
+def _shows(shown: Finding, finding: Finding) -> bool:
+    """Whether what a control shows is a subject's finding as well.
+
+    What it shows in a run that passes is no reason for the subject to fail. A code that
+    names no cause, or any factor, stands for many: there the numbers are to be the same
+    as well. Those of a control are, if it has the subject's model and data.
+    """
+    if _name_place(shown) != _name_place(finding) or shown.warning > finding.warning:
+        return False
+    if finding.code == "unexplained":
+        is_same_error = are_same_factors(shown.error, finding.error)
+        is_same_step = shown.step == finding.step
+        return is_same_step and is_same_error and _have_same_ratio(shown, finding)
+    return finding.code != "scale-error" or _have_same_ratio(shown, finding)
+
+
+def _have_same_ratio(shown: Finding, finding: Finding) -> bool:
+    if shown.ratio is None or finding.ratio is None:
+        return shown.ratio == finding.ratio
+    return are_same_factors(shown.ratio, finding.ratio)
 
 
 def _name_place(finding: Finding) -> tuple[str, str]:

@@ -130,7 +130,7 @@ _TAKES = {
     "checking": "",
     "checking.detailing": "compare details evidence flight trace",
     "checking.confirm": "diagnose evidence trace verdict",
-    "checking.origin": "evidence launch scenario target trace verdict",
+    "checking.origin": "compare evidence launch scenario target trace verdict",
     "checking.kept": "errors escape evidence scenario trace.files",
     "checking.uneven": "split",
     "checking.stuck": "checking.uneven cluster codes launch trace trace.files verdict",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,51 @@ def test_what_the_control_shows_too_is_the_frameworks() -> None:
     elsewhere = make_finding(code="missing-reduction", phase="variable")
     found = find_origins((ours, other, elsewhere), (ours,))
     assert [f.origin for f in found] == ["framework", "subject", "subject"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "origin"),
+    [
+        ({}, "framework"),
+        ({"variable": "kernel"}, "framework"),
+        ({"ratio": 0.37}, "subject"),
+        ({"ratio": None}, "subject"),
+        ({"error": 0.5}, "framework"),
+        ({"step": 2}, "framework"),
+        ({"warning": True}, "subject"),
+    ],
+)
+def test_a_factor_is_the_frameworks_if_the_control_has_the_same(
+    shown: dict[str, object], origin: str
+) -> None:
+    ours = make_finding(code="scale-error", ratio=2.0)
+    theirs = replace(ours, **shown)
+    assert [f.origin for f in find_origins((ours,), (theirs,))] == [origin]
+
+
+@pytest.mark.parametrize(
+    ("shown", "origin"),
+    [
+        ({}, "framework"),
+        ({"variable": "kernel"}, "framework"),
+        ({"ratio": 0.37}, "subject"),
+        ({"error": 0.5}, "subject"),
+        ({"step": 2}, "subject"),
+    ],
+)
+def test_what_nothing_explains_is_the_frameworks_by_the_same_numbers(
+    shown: dict[str, object], origin: str
+) -> None:
+    ours = make_finding(code="unexplained")
+    theirs = replace(ours, **shown)
+    assert [f.origin for f in find_origins((ours,), (theirs,))] == [origin]
+
+
+def test_a_warning_of_the_control_is_no_reason_to_fail() -> None:
+    wrong = make_finding(code="randomness-shared", phase="loss")
+    warned = replace(wrong, warning=True)
+    found = [find_origins((f,), (warned,))[0].origin for f in (wrong, warned)]
+    assert found == ["subject", "framework"]
 
 
 @pytest.mark.parametrize("minds_rows", [False, True])
