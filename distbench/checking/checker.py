@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from functools import partial
 from itertools import groupby
 
+from distbench.checking.expecting import apply_expectations
 from distbench.checking.further import go_on, list_further
 from distbench.checking.judging import Judging
 from distbench.checking.kept import Kept
@@ -37,7 +38,6 @@ from distbench.errors import (
     ShortEpochError,
     describe_end,
 )
-from distbench.expect import apply_expectations
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
 from distbench.launch.rundir import RunDirectory, tell_unused
@@ -200,8 +200,7 @@ class Checker:
                 self._progress.start(item.scenario.id)
                 kept = Kept.find(self._options.keep, item.scenario.id)
                 kept.clear()
-                for judged in self._run_one(item, one, kept):
-                    run = apply_expectations(judged, self._options.expect)
+                for run in self._run_one(item, one, kept):
                     self._judged.setdefault(item.number, []).append(run)
                     self._progress.finish(run)
                 self._ended.add(item.number)
@@ -229,7 +228,11 @@ class Checker:
             yield from seen
             return
         self._environments.setdefault(item.number, {}).update(seen.environment)
-        runs: Iterable[Run] = self._judging.judge(item, seen, kept)
+        # What is expected ends nothing: the rest is looked at as of a run that passes.
+        runs: Iterable[Run] = (
+            apply_expectations(run, self._options.expect)
+            for run in self._judging.judge(item, seen, kept)
+        )
         if further:
             unseen = list_further(scenario, seen, self._options)
             runs = go_on(item, runs, unseen, self._run_again, kept)

@@ -181,8 +181,9 @@ def go_on(
         kept: Has their traces, and gets those of whichever stand in the end.
 
     Returns:
-        The first runs that have found something; else those with the most steps. What
-        ends without comparing anything takes nothing away from the others.
+        The first runs that fail; else those with the most steps, or the first ones that
+        show something expected. What ends without comparing anything takes nothing away
+        from the others.
     """
     found = tuple(runs)
     for one in further:
@@ -212,7 +213,8 @@ def _see(
         if not compared:
             why = "; ".join(f"{run.status}: {run.message}" for run in again[:1])
             return _add_note(found, f"{one.unseen} (a run of that did not end: {why})")
-        if one.counts or Status.FAIL in compared:
+        finds_more = _finds(again) and not _finds(found)
+        if one.counts or finds_more or Status.FAIL in compared:
             kept.take(beside)
             before_s = sum(run.seconds for run in found) / len(again)
             # A fault would give it another id, which nobody has planned.
@@ -222,6 +224,11 @@ def _see(
                 for run in again
             )
     return _add_note(found, one.seen)
+
+
+def _finds(runs: Iterable[Run]) -> bool:
+    """Whether anything is wrong, if only what is expected."""
+    return any(not finding.warning for run in runs for finding in run.findings)
 
 
 def _add_note(runs: Iterable[Run], note: str) -> tuple[Run, ...]:

@@ -75,7 +75,9 @@ def end_uncompared(
 
 def add_note(run: Run, note: str) -> Run:
     """A run whose message says something more."""
-    return replace(run, message="; ".join(filter(None, (run.message, note))))
+    # What was done on purpose is a sentence, and stands in front.
+    mark = " " if run.message.endswith(".") else "; "
+    return replace(run, message=mark.join(filter(None, (run.message, note))))
 
 
 def tell_injury(injury: str, message: str) -> str:

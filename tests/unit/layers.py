@@ -43,7 +43,6 @@ _TAKES = {
     "verdict": "details errors escape",
     "verdict.document": "details errors verdict",
     "verdict.handed": "verdict",
-    "expect": "verdict",
     "stop": "cluster errors spelling trace",
     "history": "errors scenario spelling split verdict",
     "history.pattern": "",
@@ -141,6 +140,7 @@ _TAKES = {
     ),
     "checking.plan": "cluster errors fault machine options scenario spelling xla",
     "checking.runs": "checking.plan evidence trace verdict",
+    "checking.expecting": "checking.runs verdict",
     "checking.further": (
         "checking.kept checking.plan checking.runs errors evidence fault observe "
         "options scenario spelling verdict"
@@ -188,10 +188,10 @@ _TAKES = {
         "diagnose errors evidence flight observe options target verdict"
     ),
     "checking.checker": (
-        "checking.further checking.judging checking.kept checking.lanes "
-        "checking.launches checking.own_keras checking.plan checking.runs "
-        "checking.telling engines errors expect launch machine observe options target "
-        "verdict xla"
+        "checking.expecting checking.further checking.judging checking.kept "
+        "checking.lanes checking.launches checking.own_keras checking.plan "
+        "checking.runs checking.telling engines errors launch machine observe options "
+        "target verdict xla"
     ),
     "api": "checking.checker errors fault launch options spelling target typed verdict",
     # Runs in the user's own process, which has TensorFlow.

@@ -15,12 +15,15 @@ from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec
 from distbench.errors import ClusterError
+from distbench.evidence import Evidence, Traits
 from distbench.launch.engine import Room
 from distbench.launch.halt import Halt
 from distbench.machine import Machine
+from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.target import parse_target
+from distbench.trace import Trace
 from distbench.verdict import Run, Status, Verdict
 
 
@@ -41,17 +44,38 @@ def make_checker(
     ("code", "status"),
     [("missing-reduction", Status.PASS), ("nonfinite", Status.FAIL)],
 )
-def test_an_expected_finding_is_a_pass_in_what_is_told_meanwhile(
+def test_an_expected_finding_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, code: str, status: Status
 ) -> None:
+    """What a run that passes has not seen is looked at, or told, all the same."""
     told: list[Run] = []
-    made = make_checker(CheckOptions(expect=(code,)), told)
-    run = make_run(Status.FAIL, findings=(make_finding(),))
-    monkeypatch.setattr(made, "_run_one", lambda *_: iter([run]))
-    item = SimpleNamespace(scenario=SimpleNamespace(id=run.scenario), number=0)
+    made = make_checker(
+        CheckOptions(expect=(code,)),
+        told,
+        Machine(cores=9, memory_bytes=1 << 40, gpus=0),
+    )
+    run = make_run(Status.FAIL, findings=(make_finding(),), message="note: as it is")
+    trace = Trace(name="", replicas=2, shards=(4, 4), variables=(), values={})
+    evidence = Evidence(
+        tier="bounded",
+        observed=trace,
+        reference=trace,
+        subject=Traits(ahead={"'rate'": 99}),
+    )
+    seen = Observation(evidence={"bounded": evidence})
+    monkeypatch.setattr(made, "_observe", lambda *_: seen)
+    monkeypatch.setattr(made._judging, "judge", lambda *_: iter([run]))
+    item = Planned(
+        scenario=Scenario(target="a.b:c", workload="linear", cluster="mwms:2"),
+        spec=ClusterSpec.parse("mwms:2"),
+        optional=False,
+    )
     made._tell_all([item], None)
-    assert [run.status for run in told] == [status]
-    assert told[0].findings == run.findings
+    (shown,) = told
+    assert (shown.status, shown.findings) == (status, run.findings)
+    if status is Status.PASS:
+        words = "note: as it is; as expected: missing-reduction; note: 'rate' changes"
+        assert shown.message.startswith(words)
 
 
 def test_traces_of_an_earlier_check_are_no_traces_of_this_one(

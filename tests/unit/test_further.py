@@ -93,6 +93,15 @@ def test_the_first_run_that_finds_something_is_the_last(first: Status) -> None:
     assert len(again.seen) == (2 if first is Status.PASS else 1)
 
 
+def test_what_is_expected_takes_the_place_of_nothing_found() -> None:
+    expected = make_run(findings=(make_finding(),), message="as expected")
+    warned = make_run(findings=(make_finding(warning=True),), checked=5)
+    (run,) = go_on(_ITEM, [warned], [_LOUDER], Again(expected), Kept(None))
+    assert run.message == "as expected; note: was loud once more"
+    (run,) = go_on(_ITEM, [expected], [_LOUDER], Again(expected), Kept(None))
+    assert run.seconds == expected.seconds  # the first one, as nothing new is shown
+
+
 def test_a_tier_that_cannot_be_had_holds_nothing_up() -> None:
     runs = (make_run(Status.SKIPPED, tier="exact", message="need"), make_run())
     skipped, run = go_on(_ITEM, runs, [_LOUDER], Again(make_run()), Kept(None))

@@ -11,7 +11,6 @@ import pytest
 from input_checks import check_verdict_json
 
 from distbench.errors import BadInputError, VerdictFailedError
-from distbench.expect import apply_expectations
 from distbench.verdict import (
     Finding,
     Run,
@@ -252,37 +251,6 @@ def test_a_verdict_on_nothing_says_what_was_lacking() -> None:
 
 def test_a_passed_verdict_raises_nothing() -> None:
     make_verdict(make_run(Status.PASS), make_run(Status.SKIPPED)).raise_for_status()
-
-
-def test_expected_codes_let_a_run_pass_and_stay_visible() -> None:
-    judged = apply_expectations(
-        make_run(Status.FAIL, FINDING), ["clip-before-reduction"]
-    )
-    assert judged.status is Status.PASS
-    assert judged.findings == (FINDING,)
-    assert "clip-before-reduction" in judged.message
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        make_run(
-            Status.FAIL,
-            FINDING,
-            Finding(
-                **{
-                    **{f: getattr(FINDING, f) for f in FINDING.__slots__},
-                    "code": "nonfinite",
-                }
-            ),
-        ),
-        make_run(Status.FAIL),
-        make_run(Status.ERROR, FINDING),
-    ],
-    ids=["another-code-too", "no-finding", "error"],
-)
-def test_anything_not_expected_stays_as_it_was(run: Run) -> None:
-    assert apply_expectations(run, ["clip-before-reduction"]) == run
 
 
 def _fields(finding: Finding) -> dict:

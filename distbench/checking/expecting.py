@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
+from dataclasses import replace
 
+from distbench.checking.runs import add_note
 from distbench.verdict import Run, Status
 
 
@@ -18,4 +19,4 @@ def apply_expectations(run: Run, expect: Iterable[str]) -> Run:
     if run.status is not Status.FAIL or not found or not found <= set(expect):
         return run
     names = ", ".join(sorted(found))
-    return dataclasses.replace(run, status=Status.PASS, message=f"as expected: {names}")
+    return add_note(replace(run, status=Status.PASS), f"as expected: {names}")
