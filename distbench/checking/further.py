@@ -211,8 +211,11 @@ def _see(
             return _add_note(found, f"{one.unseen} {why}")
         compared = {run.status for run in again} & {*OPEN, Status.FAIL}
         if not compared:
-            why = "; ".join(f"{run.status}: {run.message}" for run in again[:1])
+            why = _tell(again)
             return _add_note(found, f"{one.unseen} (a run of that did not end: {why})")
+        if not one.counts and not compared & {Status.PASS, Status.FAIL}:
+            why = _tell(run for run in again if run.status in compared)
+            return _add_note(found, f"{one.unseen} (a run of that is {why})")
         finds_more = _finds(again) and not _finds(found)
         if one.counts or finds_more or Status.FAIL in compared:
             kept.take(beside)
@@ -224,6 +227,11 @@ def _see(
                 for run in again
             )
     return _add_note(found, one.seen)
+
+
+def _tell(runs: Iterable[Run]) -> str:
+    """How the first of some runs ended."""
+    return next((f"{run.status}: {run.message}" for run in runs), "")
 
 
 def _finds(runs: Iterable[Run]) -> bool:

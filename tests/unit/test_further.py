@@ -78,6 +78,14 @@ def test_another_run_that_passes_leaves_the_first_one() -> None:
     assert (run.checked, run.message) == (5, "note: was loud once more")
 
 
+@pytest.mark.parametrize("status", [Status.VACUOUS, Status.UNDECIDABLE])
+def test_another_run_that_proves_nothing_has_seen_nothing(status: Status) -> None:
+    again = Again(make_run(status, message="all is 0", checked=9))
+    (run,) = go_on(_ITEM, [make_run(checked=5)], [_LOUDER], again, Kept(None))
+    words = f"note: was not loud (a run of that is {status}: all is 0)"
+    assert (run.status, run.checked, run.message) == (Status.PASS, 5, words)
+
+
 def test_what_another_run_finds_counts() -> None:
     again = Again(make_run(Status.FAIL, findings=(make_finding(),)))
     (run,) = go_on(_ITEM, [make_run()], [_LOUDER], again, Kept(None))
