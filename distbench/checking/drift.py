@@ -92,10 +92,11 @@ def _is_rounding(place: Place) -> bool:
     )
 
 
-def tell_drift(run: Run, apart: Sequence[Place] | None) -> Run | None:
+def tell_drift(first: Status, run: Run, apart: Sequence[Place] | None) -> Run | None:
     """What a run with op determinism makes of what a run without it does not settle.
 
     Args:
+        first: How the run without it ended.
         run: The run with it.
         apart: Where the two differ, if it is by rounding alone; see `find_roundings`.
 
@@ -107,6 +108,8 @@ def tell_drift(run: Run, apart: Sequence[Place] | None) -> Run | None:
         return run if is_compared else None
     if run.status not in OPEN or apart is None:
         return None
+    if run.status is not Status.PASS:
+        return None if first is Status.FAIL else run  # it proves nothing right
     if not apart:
         return run  # one device did not repeat itself, which judges and is not judged
     return replace(run, findings=(_describe(apart), *run.findings))
@@ -158,7 +161,7 @@ def _tell(first: First, again: Judged) -> Run | None:
     # Which may be judged by numbers that it was given, and these by other bits.
     other = again.own
     apart = None if other is None else find_roundings(first.evidence, other)
-    return tell_drift(again.run, apart)
+    return tell_drift(first.judgement.status, again.run, apart)
 
 
 STEADY = Way(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from distbench.checking.again import First, Judged, Told, Way
-from distbench.checking.runs import OPEN
+from distbench.checking.runs import add_note
 from distbench.scenario import Scenario
 from distbench.verdict import Status
 
@@ -25,14 +25,14 @@ def _is_open(first: First) -> bool:
 def _tell(first: First, again: Judged) -> Told:
     run = again.run
     if run.status is Status.FAIL:
-        message = "note: found without XLA; with it the step leaves wrong state too"
-        return replace(run, message=message)
-    if run.status not in OPEN:
+        note = "note: found without XLA; with it the step leaves wrong state too"
+        return add_note(run, note)
+    if run.status is not Status.PASS:
         return None
     found = first.judgement.findings[0]
     text = (
         f"Step {found.step}, {found.phase} of '{found.variable}': wrong where XLA "
-        f"compiles the step, and not where it is left out ({run.status})."
+        "compiles the step, and not where it is left out."
     )
     # A script that shows a number leaves XLA out.
     shown = replace(found, code="unexplained", explanation=text, outcome=None)

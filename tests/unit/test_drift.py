@@ -184,7 +184,7 @@ APART = [
 
 
 def test_what_is_gone_is_a_warning_of_where_roundings_begin() -> None:
-    run = tell_drift(make_run(Status.PASS), apart=APART)
+    run = tell_drift(Status.FAIL, make_run(Status.PASS), apart=APART)
     assert run is not None
     assert run.status is Status.PASS
     [finding] = run.findings
@@ -196,13 +196,15 @@ def test_what_is_gone_is_a_warning_of_where_roundings_begin() -> None:
 
 
 def test_a_device_that_did_not_repeat_itself_leaves_no_finding() -> None:
-    run = tell_drift(make_run(Status.PASS), apart=())
+    run = tell_drift(Status.FAIL, make_run(Status.PASS), apart=())
     assert run is not None
     assert (run.status, run.findings) == (Status.PASS, ())
 
 
 def test_what_is_left_is_told_in_its_place() -> None:
-    run = tell_drift(make_run(Status.FAIL, "missing-reduction"), apart=None)
+    run = tell_drift(
+        Status.FAIL, make_run(Status.FAIL, "missing-reduction"), apart=None
+    )
     assert run is not None
     assert [finding.code for finding in run.findings] == ["missing-reduction"]
 
@@ -216,9 +218,20 @@ def test_what_is_left_is_told_in_its_place() -> None:
         (make_run(Status.FAIL, "raises"), APART),
         (make_run(Status.ERROR), APART),
         (make_run(Status.SKIPPED), APART),
+        # Nothing is held against anything there.
+        (make_run(Status.VACUOUS), APART),
+        (make_run(Status.UNDECIDABLE), []),
     ],
 )
 def test_what_a_second_run_does_not_explain_stands(
     run: Run, apart: list[Place] | None
 ) -> None:
-    assert tell_drift(run, apart=apart) is None
+    assert tell_drift(Status.FAIL, run, apart=apart) is None
+
+
+@pytest.mark.parametrize("first", [Status.PASS, Status.VACUOUS, Status.UNDECIDABLE])
+def test_what_found_nothing_leaves_it_to_the_run_that_repeats_its_bits(
+    first: Status,
+) -> None:
+    run = make_run(Status.UNDECIDABLE)
+    assert tell_drift(first, run, apart=APART) == run

@@ -11,10 +11,12 @@ import pytest
 from verdict_samples import make_finding, make_run
 
 from distbench.checking import judging
+from distbench.checking.again import First, Judged, Told
 from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.checking.uncompiled import UNCOMPILED
 from distbench.cluster import ClusterSpec, Task
+from distbench.diagnose.judgement import Judgement
 from distbench.launch.failure import TaskFailedError
 from distbench.observe import Launch, Observation
 from distbench.options import CheckOptions
@@ -53,6 +55,39 @@ def test_the_run_without_it_is_made_once_for_all_tiers(
     seen = Observation(tiers=TIERS, evidence=evidence)
     assert [run.tier for run in found.judge(item, seen, Kept(None))] == list(TIERS)
     assert made == [False]
+
+
+def make_first() -> First:
+    """A compiled step that leaves wrong state."""
+    judgement = Judgement(status=Status.FAIL, findings=(make_finding(),))
+    return First(*cast(Any, (None, None, None)), judgement)
+
+
+def tell(run: Run) -> Told:
+    return UNCOMPILED.tell(make_first(), Judged(run))
+
+
+def test_what_is_right_without_it_is_wrong_with_it_alone() -> None:
+    told = tell(make_run())
+    assert isinstance(told, Judgement)
+    (found,) = told.findings
+    assert found.code == "unexplained"
+    assert found.explanation.endswith("and not where it is left out.")
+
+
+@pytest.mark.parametrize(
+    "status", [Status.VACUOUS, Status.UNDECIDABLE, Status.ERROR, Status.SKIPPED]
+)
+def test_what_proves_nothing_right_without_it_takes_nothing_away(
+    status: Status,
+) -> None:
+    assert tell(make_run(status)) is None
+
+
+def test_what_is_found_without_it_keeps_its_notes() -> None:
+    told = tell(make_run(Status.FAIL, message="note: as it is"))
+    assert isinstance(told, Run)
+    assert told.message.startswith("note: as it is; note: found without XLA")
 
 
 def test_a_run_without_it_that_the_bench_cannot_use_takes_nothing_away() -> None:
