@@ -117,10 +117,10 @@ def _tell(first: First, again: Judged) -> Run | None:
         elif not _is_of_update(found):
             return None
         findings = ()
-    warnings = [f"warning: {finding.code}" for finding in findings]
-    notes = (*warnings, run.message, f"{_DRAWS} {given}")
-    message = "; ".join(filter(None, notes))
-    return replace(run, findings=findings, message=message)
+    told = replace(run, findings=findings)
+    for warning in findings:
+        told = add_note(told, f"warning: {warning.code}")
+    return add_note(told, f"{_DRAWS} {given}")
 
 
 GIVEN = Way(words="given its numbers", change=_give, is_open=_is_open, tell=_tell)
