@@ -6,6 +6,7 @@ from distbench.compare.comparison import Judged
 from distbench.compare.leading import find_counts
 from distbench.compare.pair import OF_COPIES
 from distbench.diagnose.between_steps import break_at_begun, put_begun_first
+from distbench.diagnose.counters import leave_out_counted
 from distbench.diagnose.explained_links import explain_links
 from distbench.diagnose.in_turn import leave_out_led_losses
 from distbench.diagnose.kept_late import leave_out_keepers
@@ -49,6 +50,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings += explain_root(evidence, chain, by_phase["loss"], by_phase[root], root)
     for phase in PHASES[1:]:
         links = leave_out_keepers(evidence, findings, by_phase[phase])
+        links = leave_out_counted(evidence, findings, links)
         if phase != root:
             findings += explain_links(evidence, chain, phase, links)
     findings = _leave_out_told(findings)
@@ -61,9 +63,6 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings = leave_out_of_losses(evidence, later, findings)
     findings = tell_unled(evidence, chain, findings)
     findings = tell_late_copies(evidence, chain, findings)
-    # An update that is applied again, or that should have been skipped, is counted.
-    counted = {f.step for f in findings if f.code in ("update-repeated", "nonfinite")}
-    findings = [f for f in findings if f.phase != "iterations" or f.step not in counted]
     if not any(not finding.warning for finding in findings):
         findings += explain_apart(evidence, chain)
     for relation, explain in (

@@ -1,0 +1,48 @@
+"""A counter goes by what is told of an update, or is wrong besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from gradient_values import add_up
+from training_simulator import BIAS, Fault, observe
+from wrong_steps import repeat
+
+from distbench.diagnose.judge import judge
+
+REPEATED, LOST = "update-repeated", "nonfinite"
+COUNTED = "iterations-wrong"
+
+
+def spoil(locals_: Sequence[Any], step: int) -> list[Any]:
+    total = add_up(locals_)
+    return [{**total, BIAS: total[BIAS] * np.float32("nan")} for _ in locals_]
+
+
+def count(by: int, update: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """An update whose counter goes on by another number."""
+
+    def go_on(new: Any, old: Any, gradients: Any, run: Any) -> Any:
+        made = new if update is None else update(new, old, gradients, run)
+        return {**made, "iterations": old["iterations"] + by}
+
+    return go_on
+
+
+@pytest.mark.parametrize(
+    ("fault", "codes"),
+    [
+        (Fault(update=repeat(2)), [REPEATED]),
+        (Fault(update=count(1, repeat(2))), [REPEATED]),
+        (Fault(update=count(3, repeat(2))), [REPEATED, COUNTED]),
+        (Fault(reduce=spoil), [LOST]),
+        (Fault(reduce=spoil, update=count(0)), [LOST]),
+        (Fault(reduce=spoil, update=count(2)), [LOST, COUNTED]),
+    ],
+    ids=["repeated", "counted-once", "three-times", "taken", "skipped", "twice"],
+)
+def test_a_counter_is_told_that_no_cause_leads(fault: Fault, codes: list[str]) -> None:
+    assert [f.code for f in judge(observe(fault)).findings] == codes
