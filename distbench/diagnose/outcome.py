@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from distbench.compare.comparison import Judged
 from distbench.compare.pair import Pair
 from distbench.compare.values import densify, measure_errors
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, WHOLE, TraceKey
+from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo
 from distbench.verdict import Finding, Outcome
 
 _SHOWN = ("variable", "slot", "iterations", "loss")
@@ -40,15 +40,7 @@ def name_outcomes(
         if pair.relation == "reference"
         for outcome in _pick_element(pair)
     ]
-    order = {
-        info.path: number
-        for number, info in enumerate(
-            info
-            for info in evidence.observed.variables
-            if info.role == "variable" and info.listed
-        )
-    }
-    # A script finds a variable of the model by its place in the subject's own list.
+    order = list_places(evidence.observed.variables)
     made = [
         replace(outcome, index=order.get(outcome.variable, -1))
         for outcome in made
@@ -62,6 +54,18 @@ def name_outcomes(
         )
         for finding in findings
     )
+
+
+def list_places(variables: Iterable[VariableInfo]) -> Mapping[str, int]:
+    """By path, a place where a script finds a variable.
+
+    That of the subject's own list, whatever the variable is taken for, as for a slot;
+    of a counter that among the counters, of which each optimizer has one.
+    """
+    infos = tuple(variables)
+    counters = [info.path for info in infos if info.role == "iterations"]
+    listed = [info.path for info in infos if info.listed and info.path not in counters]
+    return {path: n for paths in (counters, listed) for n, path in enumerate(paths)}
 
 
 def _is_shown(key: TraceKey) -> bool:

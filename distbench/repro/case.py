@@ -122,7 +122,8 @@ def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
         "a checkpoint and steps in flight": saver and scenario.in_flight > 1,
         "what slots in shards hold": scenario.partitioner
         and outcome is not None
-        and outcome.phase == "slot",
+        and outcome.phase == "slot"
+        and outcome.index < 0,
         "batches of several sizes in 'fit'": run.setup.get("resized")
         and scenario.workload == MODEL,
         "an injected fault": scenario.faults,

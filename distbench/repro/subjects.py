@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
@@ -122,12 +123,14 @@ _READ_SHARD = Template("""\
         np.array_split(v.numpy(), min(CUT(v.shape, v.dtype)[0], v.shape[0])) if v.shape else [v])
     return [np.float64([s for v in $variables for s in cut(v)][$index]$element)]
 """)  # noqa: E501  # by a word
+_NUMBERED = re.compile(r"(.*)#([1-9]\d{0,3})", re.DOTALL)
+"""Of several variables of one name, the bench numbers all but the first."""
 # A variable of Keras 3 is a shell around that of the strategy.
 _UNWRAPPED = 'v.value if type(v).__module__.startswith("keras.") else v'
 _UNWRAP = f"    v = {_UNWRAPPED}\n"
 _READ_SLOT = Template("""\
-    [v] = [v for s in [$optimizer.variables] for v in (s() if callable(s) else s)
-           if getattr(v, "path", v.name).split(":")[0] == $name]
+    held = [v for s in [$held] for v in (s() if callable(s) else s)]
+    v = [v for v in held if getattr(v, "path", v.name).split(":")[0] == $name][$number]
 """)
 _VARIABLES = {"": "variables", "program": "program.variables()"}
 _OPTIMIZERS = {"": "optimizer", "program": "program.optimizer()"}
@@ -279,14 +282,14 @@ def _write_reading(case: Case, holder: str) -> str:
     # Which element of steps in flight is wrong is chance: all are looked at.
     one = outcome.element if case.scenario.in_flight == 1 else ()
     element = f"[{', '.join(map(str, one))}]" if one else ""
-    if case.scenario.partitioner and outcome.phase == "variable":
+    if case.scenario.partitioner and _is_listed(outcome):
         listed = _VARIABLES.get(holder, f"{holder}.variables")
         return _READ_SHARD.substitute(
             variables=f"[{_UNWRAPPED} for v in {listed}]" if holder else listed,
             index=outcome.index,
             element=element,
         )
-    if not holder and outcome.phase == "variable":
+    if not holder and _is_listed(outcome):
         return _READ.substitute(place=f"variables[{outcome.index}]", element=element)
     return _write_finding(outcome, holder) + _READ.substitute(
         place="v", element=element
@@ -295,13 +298,26 @@ def _write_reading(case: Case, holder: str) -> str:
 
 def _write_finding(outcome: Outcome, holder: str) -> str:
     """What binds `v` to a variable that Keras or an optimizer holds."""
-    if outcome.phase == "variable":
+    if _is_listed(outcome):
         listed = _VARIABLES.get(holder, f"{holder}.variables")
         return f"    v = {listed}[{outcome.index}]\n{_UNWRAP}"
     optimizer = _OPTIMIZERS.get(holder, "model.optimizer")
-    if holder == "program":  # which may have several
-        optimizer = f"tf.nest.flatten({optimizer})[0]"
+    several = f"o in tf.nest.flatten({optimizer})" if holder == "program" else ""
     if outcome.phase == "iterations":
+        if several:
+            counting = f"[o for {several} if hasattr(o, 'iterations')]"
+            optimizer = f"{counting}[{max(0, outcome.index)}]"
         return f"    v = {optimizer}.iterations\n{_UNWRAP}"
-    found = _READ_SLOT.substitute(optimizer=optimizer, name=ascii(outcome.variable))
+    numbered = _NUMBERED.fullmatch(outcome.variable)
+    name, number = numbered.groups() if numbered else (outcome.variable, 1)
+    found = _READ_SLOT.substitute(
+        held=f"o.variables for {several} if o" if several else f"{optimizer}.variables",
+        name=ascii(name),
+        number=int(number) - 1,
+    )
     return found + _UNWRAP
+
+
+def _is_listed(outcome: Outcome) -> bool:
+    """Whether it is in the subject's own list: the model, and what updates it there."""
+    return outcome.phase != "iterations" and outcome.index >= 0

@@ -27,7 +27,7 @@ class VariableInfo:
             all.
         is_carried: Whether every replica has it for itself and a step makes nothing of
             it but what it holds next.
-        listed: Whether the subject lists it, where it is no state of an optimizer.
+        listed: Whether the subject lists it among its variables.
         between: Whether no step uses it: a program holds it, and its loop may use it
             between two steps.
     """

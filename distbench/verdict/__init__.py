@@ -55,8 +55,8 @@ class Outcome:
         phase: `variable`, `slot`, `iterations` or `loss`.
         step: Number of the step after which it is wrong.
         variable: Path of the variable, `""` for the loss.
-        index: Place of a model variable among those that the subject lists; -1 for the
-            rest.
+        index: Place of a variable among those that the subject lists, of a counter
+            among the counters; -1 for the rest.
         element: Indices of the number in the variable's array.
         replica: A replica that has it wrong; -1 for what all have together.
         expected: The number on one device.

@@ -83,3 +83,78 @@ def make_read_then_assigned():
 def make_in_place():
     """Correct: the variable is changed in place."""
     return tf_keras.optimizers.legacy.SGD(0.25)
+
+
+class MovesByHand(WeighsExamples):
+    """Correct: it lists the momentum that it keeps before what that moves."""
+
+    doubled = 1.0
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.moved = tf.Variable(tf.zeros(3), trainable=False, name="moved")
+
+    def variables(self):
+        return [self.moved, self.weights]
+
+    def optimizer(self):
+        return None
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            losses = tf.linalg.matvec(batch, self.weights) ** 2
+            loss = tf.reduce_sum(losses) / self.count(losses)
+        context = tf.distribute.get_replica_context()
+        gradient = tape.gradient(loss, self.weights)
+        total = context.all_reduce(tf.distribute.ReduceOp.SUM, gradient)
+        moved = 0.5 * self.moved + total
+        self.change(self.weights, self.weights - 0.125 * moved)
+        is_alone = not tf.distribute.has_strategy()
+        self.change(self.moved, moved if is_alone else self.doubled * moved)
+        return loss
+
+    def change(self, variable, value):
+        def merge(strategy, value):
+            strategy.extended.update(variable, lambda v, n: v.assign(n), (value,))
+
+        tf.distribute.get_replica_context().merge_call(merge, (value,))
+
+
+class DoublesMomentum(MovesByHand):
+    """Wherever there is a strategy, what the next step starts from."""
+
+    doubled = 2.0
+
+
+class TwoOptimizers(WeighsExamples):
+    """Correct: each of two variables has an optimizer."""
+
+    more = 0
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.offset = tf.Variable(0.5, name="offset")
+        self.other = make_rate()
+
+    def variables(self):
+        return [self.weights, self.offset]
+
+    def optimizer(self):
+        return [self.sgd, self.other]
+
+    def replica_step(self, batch):
+        with tf.GradientTape() as tape:
+            losses = (tf.linalg.matvec(batch, self.weights) - self.offset) ** 2
+            loss = tf.reduce_sum(losses) / self.count(losses)
+        weights, offset = tape.gradient(loss, [self.weights, self.offset])
+        self.sgd.apply_gradients([(weights, self.weights)])
+        self.other.apply_gradients([(offset, self.offset)])
+        if tf.distribute.has_strategy() and self.more:
+            self.other.iterations.assign_add(self.more)
+        return loss
+
+
+class CountsTwice(TwoOptimizers):
+    """Of the second optimizer the counter goes on by two."""
+
+    more = 1

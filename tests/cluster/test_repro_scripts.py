@@ -140,6 +140,20 @@ SAVED = {"restore_from": "one"}
             id="smaller-batch",
         ),
         pytest.param(
+            "repro_subjects.py:DoublesMomentum",
+            "repro_subjects.py:MovesByHand",
+            "mirrored:2",
+            {},
+            id="listed-before-what-it-moves",
+        ),
+        pytest.param(
+            "repro_subjects.py:CountsTwice",
+            "repro_subjects.py:TwoOptimizers",
+            "mirrored:2",
+            {},
+            id="second-of-two-counters",
+        ),
+        pytest.param(
             "shard_subjects.py:make_swapping",
             "shard_subjects.py:make_adam",
             "ps:1+2",

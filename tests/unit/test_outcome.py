@@ -13,7 +13,8 @@ from training_simulator import Fault, observe, reduce_with
 from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.diagnose.judge import judge
-from distbench.trace import INITIAL, WHOLE
+from distbench.diagnose.outcome import list_places
+from distbench.trace import INITIAL, WHOLE, VariableInfo
 from distbench.verdict import Outcome, Status
 from distbench.verdict.document import verdict_from_json, verdict_to_json
 
@@ -49,6 +50,20 @@ def test_a_variable_that_the_subject_does_not_list_is_none_to_look_at():
     outcome = judge(replace(evidence, observed=observed)).findings[0].outcome
     listed = [v.path for v in infos if v.role == "variable" and v.listed]
     assert listed[outcome.index] == outcome.variable
+
+
+def test_what_updates_a_variable_has_its_place_in_the_subjects_list():
+    """A program that updates by hand may list its momentum first."""
+    moved = VariableInfo(path="moved", role="slot", shape=(), dtype="float32")
+    kernel = replace(moved, path="kernel", role="variable")
+    shown = replace(kernel, path="shown", listed=False)
+    slot = replace(moved, path="m/kernel", listed=False)
+    counters = [
+        replace(slot, path=path, role="iterations") for path in ("iter", "iter#2")
+    ]
+    infos = (moved, kernel, shown, counters[0], slot, counters[1])
+    places = {"moved": 0, "kernel": 1, "iter": 0, "iter#2": 1}
+    assert list_places(infos) == places
 
 
 def test_of_a_wrong_start_the_first_step_is_named():

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from failed_runs import OUTCOME, SETUP, make_failed
@@ -17,12 +18,18 @@ from distbench.repro.case import pick_case
 from distbench.repro.paths import WRITTEN_PATHS
 from distbench.repro.script import MOST_LINES, write_script
 from distbench.scenario.choices import MODEL, PATHS, PIPELINE, PROGRAM, WORKLOADS
-from distbench.verdict import Run, Status, Verdict
+from distbench.verdict import Outcome, Run, Status, Verdict
 
 
 def write(run: Run, **changes) -> str:
     verdict = make_verdict(run, **changes)
     return write_script(pick_case(verdict), verdict.environment)
+
+
+def show(phase: str, **changes: Any) -> Outcome:
+    """A number of the model, or of an optimizer."""
+    index = 0 if phase in ("variable", "iterations") else -1
+    return replace(OUTCOME, phase=phase, index=index, **changes)
 
 
 @pytest.mark.parametrize("workload", sorted({*WORKLOADS} - {"counting"}))
@@ -31,7 +38,7 @@ def test_a_script_of_a_workload_is_short_and_parses(workload, cluster):
     setup = {**SETUP, "split": {"central:4": [5, 4, 4, 3], "ps:2+1": [8]}.get(cluster)}
     setup["split"] = setup["split"] or [5, 3]
     for phase, variable in (("variable", "kernel"), ("slot", "SGD/kernel/momentum")):
-        outcome = replace(OUTCOME, phase=phase, variable=variable)
+        outcome = show(phase, variable=variable)
         run = make_failed(outcome, workload=workload, cluster=cluster, setup=setup)
         text = write(run)
         ast.parse(text)
@@ -52,7 +59,7 @@ def test_every_path_can_be_written():
 def test_what_brings_its_own_data_gets_a_script(kind, cluster):
     setup = {**SETUP, "split": [8] if cluster == "ps:1+1" else [4, 4]}
     for phase in ("variable", "slot", "iterations"):
-        outcome = replace(OUTCOME, phase=phase)
+        outcome = show(phase)
         text = write(make_failed(outcome, workload=kind, cluster=cluster, setup=setup))
         ast.parse(text)
         assert text.count("\n") <= MOST_LINES
@@ -62,7 +69,7 @@ def test_what_brings_its_own_data_gets_a_script(kind, cluster):
 @pytest.mark.parametrize("phase", ["variable", "slot", "iterations"])
 def test_steps_in_flight_are_scheduled_before_they_are_waited_for(kind, phase):
     setup = {**SETUP, "split": [8], "in_flight": 4}
-    outcome = replace(OUTCOME, phase=phase, step=1)
+    outcome = show(phase, step=1)
     text = write(
         make_failed(outcome, workload=kind, cluster="ps:2+1", setup=setup),
     )
@@ -172,6 +179,22 @@ def test_kernels_are_those_that_the_run_had(given):
     assert ("'TF_ENABLE_ONEDNN_OPTS': '0'" in text) == bool(given)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (show("slot", variable="m/kernel#2"), "== 'm/kernel'][1]"),
+        (show("slot", variable="m/kernel"), "== 'm/kernel'][0]"),
+        (replace(show("iterations"), index=1), "hasattr(o, 'iterations')][1].iterat"),
+        (replace(show("slot"), index=3), "v = program.variables()[3]"),
+    ],
+    ids=["second-of-a-name", "first", "second-counter", "listed-by-the-program"],
+)
+def test_of_several_optimizers_the_wrong_one_is_read(outcome, words):
+    text = write(make_failed(outcome, workload=PROGRAM, cluster="mirrored:2"))
+    ast.parse(text)
+    assert words in text
+
+
 def test_an_exception_of_the_cluster_is_shown_without_numbers():
     text = write(make_failed(None, code="raises"))
     ast.parse(text)
@@ -184,7 +207,7 @@ def test_names_cannot_become_code(name, tmp_path):
     folder.mkdir()
     (folder / "my'file.py").write_text("")
     target = f"{folder}/my'file.py:make"
-    outcome = replace(OUTCOME, phase="slot", variable="m")
+    outcome = show("slot", variable="m")
     settings = {"cluster": "mirrored:2", "setup": {**SETUP, "target": target}}
     plain = make_failed(outcome, **settings)
     evil = make_failed(replace(outcome, variable=name), **settings)
@@ -282,7 +305,7 @@ def change_setup(**changes) -> Run:
         (make_failed(code="nonsense"), "'nonsense' is not known"),
         (
             make_failed(
-                replace(OUTCOME, phase="slot"),
+                show("slot"),
                 cluster="ps:2+1",
                 setup={**SETUP, "split": [8], "partitioner": "fixed:2"},
             ),
@@ -295,7 +318,7 @@ def change_setup(**changes) -> Run:
         (make_failed(replace(OUTCOME, phase="reduced_gradient")), "must name a phase"),
         (
             make_failed(
-                replace(OUTCOME, phase="slot"),
+                show("slot"),
                 path="aggregator-two-stage",
                 workload="regularized",
             ),

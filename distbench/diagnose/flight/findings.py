@@ -11,6 +11,7 @@ from distbench.compare.envelope import Envelope
 from distbench.diagnose.flight.counting import Count
 from distbench.diagnose.flight.scale import CommonFactor
 from distbench.diagnose.names import name_steps, tell_more
+from distbench.diagnose.outcome import list_places
 from distbench.errors import count_things
 from distbench.flight import Flight
 from distbench.spelling import spell
@@ -307,19 +308,20 @@ def tell_open(flight: Flight) -> str:
 def _make_outcome(flight: Flight, envelope: Envelope) -> Outcome | None:
     """The element that is farthest off; which one it is, is chance in the next run.
 
-    None where the order of the steps decides what is right.
+    None where the order of the steps decides what is right, or no script finds it.
     """
     if flight.tier != "exact":
         return None
     error = np.where(envelope.wrong, np.abs(envelope.observed - envelope.middle), -1.0)
     element = np.unravel_index(int(np.argmax(np.nan_to_num(error))), error.shape)
-    models = [v.path for v in flight.observed.variables if v.role == "variable"]
-    is_model = envelope.phase == "variable"
+    place = list_places(flight.observed.variables).get(envelope.variable, -1)
+    if envelope.phase == "variable" and place < 0:
+        return None
     return Outcome(
         phase=envelope.phase,
         step=envelope.round,
         variable=envelope.variable,
-        index=models.index(envelope.variable) if is_model else -1,
+        index=place,
         element=tuple(int(number) for number in element),
         replica=WHOLE,
         expected=float(envelope.middle[element]),

@@ -88,7 +88,7 @@ class VariableTable:
                     v,
                     info=replace(
                         v.info,
-                        listed=id(v.container) not in others,
+                        listed=v.info.listed and id(v.container) not in others,
                         between=id(v.container) in between,
                     ),
                 )
@@ -218,6 +218,7 @@ def _register(
                 adds_up=has_setting(variable, "aggregation", "SUM"),
                 averages=has_setting(variable, "aggregation", "MEAN"),
                 takes_first=has_setting(variable, "aggregation", "ONLY_FIRST_REPLICA"),
+                listed=role == "variable",
             ),
             variable,
             components,
