@@ -20,7 +20,11 @@ from distbench.diagnose.overflowed import leave_out_decided
 from distbench.diagnose.own_copies import tell_own_copies
 from distbench.diagnose.reporting import make_context, report_all, report_causes
 from distbench.diagnose.root import explain_root
-from distbench.diagnose.state import explain_apart, explain_start
+from distbench.diagnose.state import (
+    explain_apart,
+    explain_start,
+    leave_out_led_apart,
+)
 from distbench.diagnose.totals import (
     explain_averages,
     explain_results,
@@ -63,8 +67,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     findings = leave_out_of_losses(evidence, later, findings)
     findings = tell_unled(evidence, chain, findings)
     findings = tell_late_copies(evidence, chain, findings)
-    if not any(not finding.warning for finding in findings):
-        findings += explain_apart(evidence, chain)
+    findings += explain_apart(evidence, leave_out_led_apart(evidence, chain, findings))
     for relation, explain in (
         ("average", explain_averages),
         ("total", explain_totals),

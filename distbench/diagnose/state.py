@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.comparison import Judged
@@ -61,6 +62,37 @@ def _name_start(link: Judged, infos: Mapping[str, VariableInfo]) -> tuple[str, s
 def _place_group(group: tuple[tuple[Phase, str, str], list[Judged]]) -> tuple[int, str]:
     (phase, code, _), _ = group
     return PHASES.index(phase), code
+
+
+def leave_out_led_apart(
+    evidence: Evidence, chain: Chain, findings: Sequence[Finding]
+) -> Chain:
+    """A chain without replicas that may be apart by what is found elsewhere.
+
+    Where nothing is, none are. Else those stay of which all is right but that the sums
+    are apart: what is wrong with another variable, or before a sum, all replicas have
+    alike. In the free tier a loss is made of all that went wrong before.
+    """
+    faults = [finding for finding in findings if not finding.warning]
+    if not faults:
+        return chain
+    infos = evidence.observed.by_path
+
+    def find_owner(path: str) -> str:
+        return infos[path].owner if path in infos else path
+
+    wrong = (*chain.broken, *chain.forgiven, *chain.undecided, *chain.following)
+    paths = {path for finding in faults for path in finding.variables}
+    paths |= {link.comparison.variable for link in wrong}
+    owners = set(map(find_owner, paths))
+    apart = [
+        link
+        for link in chain.apart
+        if evidence.tier != "free"
+        and find_owner(link.comparison.variable) not in owners
+        and _has_sums_apart(evidence, link)
+    ]
+    return replace(chain, apart=tuple(apart))
 
 
 def explain_apart(evidence: Evidence, chain: Chain) -> Iterator[Finding]:

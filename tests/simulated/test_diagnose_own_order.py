@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gradient_values import scale
-from training_simulator import TRAINED, Fault, Rule, add_up, observe
+from training_simulator import BIAS, TRAINED, Fault, Rule, add_up, observe
 
 from distbench.compare.comparison import compare_evidence
 from distbench.diagnose.judge import judge
@@ -34,6 +34,29 @@ def test_slots_that_differ_by_themselves_are_named():
 
     evidence = observe(Fault(update=update), replicas=3, rule=Rule(name="adam"))
     assert judge(evidence).findings[0].phase == "slot"
+
+
+def test_it_is_told_beside_another_fault():
+    def reduce(locals_, step):
+        doubled = scale(add_up(locals_)[BIAS], 2)
+        return [{**total, BIAS: doubled} for total in add_in_turn(locals_, step)]
+
+    scaled, apart = judge(observe(Fault(reduce=reduce), replicas=3)).findings
+    assert (scaled.code, scaled.variables) == ("scale-error", (BIAS,))
+    assert (apart.code, apart.phase) == ("replicas-diverged", "reduced_gradient")
+    assert BIAS not in apart.variables
+
+
+@pytest.mark.parametrize("tier", ["bounded", "free"])
+def test_what_goes_apart_by_another_fault_is_not(tier):
+    """A sum that one replica does not take moves all that is computed from then on."""
+
+    def reduce(locals_, step):
+        total = add_up(locals_)
+        return [{**total, BIAS: own[BIAS]} for own in locals_]
+
+    evidence = observe(Fault(reduce=reduce), replicas=3, tier=tier)
+    assert {f.variables for f in judge(evidence).findings} == {(BIAS,)}
 
 
 def test_an_order_that_all_share_passes():
