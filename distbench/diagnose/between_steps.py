@@ -88,7 +88,7 @@ def put_begun_first(
     ]
     begun = [replace(f, explanation=f.explanation + _EARLY) for f in early]
     # Sorting is stable: of one step those come first that were put first.
-    return tuple(sorted([*begun, *told], key=lambda f: f.step))
+    return tuple(sorted([*begun, *told], key=lambda f: (f.warning, f.step)))
 
 
 def _is_slot(link: Judged) -> bool:

@@ -48,11 +48,12 @@ from distbench.diagnose.weighed import Weighed
 from distbench.diagnose.weighted_sums import explains_sums, read_weighted
 from distbench.diagnose.workers import note_worker
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED
+from distbench.trace import COMPUTED, PHASES
 from distbench.verdict import Finding, Status
 
 _SCALED = "loss-not-scaled", "loss-scaled-twice"
 """Causes of gradients that may as well be of something done to them."""
+_PHASES = [str(phase) for phase in PHASES]
 _GENERIC = ("unexplained", "replicas-diverged")
 """Codes that say no more than that something is wrong."""
 
@@ -76,7 +77,7 @@ def judge(evidence: Evidence) -> Judgement:
         formed = find_formed(evidence, noise, judgement)
         found = (find_misplaced(evidence), find_shared_randomness(evidence, noise))
     if formed is not None:
-        judgement = _add_last(judgement, formed)
+        judgement = _add(judgement, formed)
     judgement = _add(judgement, *count_examples(evidence.examples))
     for finding in filter(None, found):
         judgement = _add(judgement, finding)
@@ -109,38 +110,35 @@ def judge(evidence: Evidence) -> Judgement:
 
 
 def _add(judgement: Judgement, *findings: Finding) -> Judgement:
-    """With findings about what the step was given, before those about what it did."""
-    faults = tuple(finding for finding in findings if not finding.warning)
-    warnings = tuple(finding for finding in findings if finding.warning)
-    return replace(
-        judgement,
-        status=Status.FAIL if faults else judgement.status,
-        findings=(*faults, *judgement.findings, *warnings),
-    )
+    """With further findings, each where it belongs in causal order.
+
+    What was found before keeps its order, and comes later in the same phase.
+    """
+    ordered = list(judgement.findings)
+    for finding in reversed(findings):
+        sooner = [n for n, f in enumerate(ordered, 1) if _place(f) < _place(finding)]
+        ordered.insert(max(sooner, default=0), finding)
+    found = replace(judgement, findings=tuple(ordered))
+    if all(finding.warning for finding in findings):
+        return found
+    # Why nothing could have been wrong is no reason any more; notes on it may be.
+    is_open = judgement.status in (Status.VACUOUS, Status.UNDECIDABLE)
+    message = "" if is_open else judgement.message
+    return replace(found, status=Status.FAIL, message=message)
+
+
+def _place(finding: Finding) -> tuple[bool, int, int]:
+    return finding.warning, finding.step, _PHASES.index(finding.phase)
 
 
 def _add_apart(judgement: Judgement, apart: Finding) -> Judgement:
-    """With state that losses read apart, before what is wrong no sooner.
+    """With state that losses read apart.
 
     What replicas make of their own shards is not meant then.
     """
-    findings = (apart, *judgement.findings)
-    ordered = sorted(findings, key=lambda found: (found.warning, found.step))
-    return replace(
-        judgement,
-        status=Status.FAIL,
-        findings=tuple(ordered),
-        message="" if judgement.status is Status.PASS else judgement.message,
-        doubtful=None,
-        of_own=False,
-    )
-
-
-def _add_last(judgement: Judgement, finding: Finding) -> Judgement:
-    """With what follows from gradients that nothing is wrong with."""
-    findings = (*judgement.findings, finding)
-    ordered = sorted(findings, key=lambda found: found.warning)
-    return replace(judgement, status=Status.FAIL, findings=tuple(ordered))
+    message = "" if judgement.status is Status.PASS else judgement.message
+    meant = replace(judgement, message=message, doubtful=None, of_own=False)
+    return _add(meant, apart)
 
 
 def _demand_state(evidence: Evidence, judgement: Judgement) -> Judgement:

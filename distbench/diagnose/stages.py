@@ -81,7 +81,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
             findings = [*leave_out_following(findings, told), *told]
     if chain.broken and not findings:
         findings = [_tell_first(evidence, chain)]
-    findings.sort(key=lambda f: (f.step, _place(f), f.warning, f.code == "unexplained"))
+    findings.sort(key=lambda f: (f.warning, f.step, _place(f), f.code == "unexplained"))
     return put_begun_first(evidence, findings)
 
 
