@@ -251,6 +251,17 @@ class Context:
         found = self._list_own(key, variable)
         return tuple(take_rows(value, case) for value in next(found, ()))
 
+    def move_to(self, case: Pair, variable: str) -> Pair:
+        """A case as of the update that takes a variable's gradient.
+
+        Of several updates of a step that of the case itself, if it does.
+        """
+        reference = self.evidence.reference
+        key = replace(case.key.at(WHOLE), phase="local_gradient", variable=variable)
+        calls = (case.key.call, *range(reference.calls))
+        found = (c for c in calls if replace(key, call=c) in reference.values)
+        return replace(case, key=replace(case.key, call=next(found, case.key.call)))
+
     def find_slices(self, case: Pair) -> tuple[SparseRows, ...]:
         """The replicas' own sparse gradients as they were seen.
 

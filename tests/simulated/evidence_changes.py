@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 from gradient_values import Gradients
+from training_simulator import HEAD, TABLE
 
 from distbench.evidence import Evidence
-from distbench.trace import TraceKey, Value
+from distbench.trace import Trace, TraceKey, Value, Values
 
 _GROUPS = ("fed", "measure", "subject")
 
@@ -40,3 +41,22 @@ def change_apart(
         for path, key in keys.items():
             handed[replace(key, phase="reduced_gradient")] = np.asarray(made[path])
     return change_evidence(evidence, apart=replace(observed, values=handed))
+
+
+LATER = (TABLE, HEAD)
+"""What a second update of the step trains, where updates are made in turn."""
+
+
+def update_in_turn(evidence: Evidence) -> Evidence:
+    """Have the variables of `LATER` trained by a second call of each step."""
+
+    def move(trace: Trace) -> Trace:
+        values = {
+            replace(key, call=1)
+            if key.variable in LATER and key.phase.endswith("gradient")
+            else key: value
+            for key, value in trace.values.items()
+        }
+        return replace(trace, values=Values(values))
+
+    return evidence.change_traces(move)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evidence_changes import LATER, update_in_turn
 from gradient_values import add_up, add_values, clip_norm, scale, to_array
 from simulated_rule import Rule
 from training_simulator import BIAS, HEAD, KERNEL, TABLE, Fault, observe
 
 from distbench.diagnose.judge import judge
-from distbench.evidence import Evidence
-from distbench.trace import Trace, Value, Values
+from distbench.trace import Value
 
 Combine = Callable[[Sequence[Value], int], Any]
 
@@ -160,25 +160,6 @@ def test_nor_does_it_in_variables(is_known: bool) -> None:
     named = {path: found.code for found in findings for path in found.variables}
     known = "update-repeated" if is_known else "replicas-diverged"
     assert named == {KERNEL: known, HEAD: "replicas-diverged"}
-
-
-LATER = (TABLE, HEAD)
-"""What a second update of the step trains, in the tests of updates in turn."""
-
-
-def update_in_turn(evidence: Evidence) -> Evidence:
-    """Have the variables of `LATER` trained by a second call of each step."""
-
-    def move(trace: Trace) -> Trace:
-        values = {
-            replace(key, call=1)
-            if key.variable in LATER and key.phase.endswith("gradient")
-            else key: value
-            for key, value in trace.values.items()
-        }
-        return replace(trace, values=Values(values))
-
-    return evidence.change_traces(move)
 
 
 def make_later_ones_follow(gradients: Any, replica: int, step: int) -> Any:

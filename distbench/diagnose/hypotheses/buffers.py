@@ -72,13 +72,30 @@ def _try_layouts(
     """What each layout foretells, of those that come near to the largest values.
 
     The sums of one update are there at a time, and a layout is given up where it misses
-    an update's largest value: of a large model all of them would fill the memory.
+    an update's largest value: of a large model all of them would fill the memory. Of
+    several updates of a step each may have a buffer, or all have one.
     """
+    found = _try_each(context, paths, layouts)
+    if context.evidence.reference.calls > 1:
+        found |= {
+            f"{words}, for all updates of a step": made
+            for words, made in _try_each(context, paths, layouts, joins=True).items()
+        }
+    return found
+
+
+def _try_each(
+    context: Context,
+    paths: Sequence[str],
+    layouts: Mapping[str, Layout],
+    *,
+    joins: bool = False,
+) -> dict[str, tuple[dict[int, Array], set[str]]]:
     found: dict[str, tuple[dict[int, Array], set[str]]] = {
         words: ({}, set()) for words in layouts
     }
-    for numbers in list_updates(context):
-        sums = sum_all(context, numbers[0], paths)
+    for numbers in list_updates(context, joins=joins):
+        sums = sum_all(context, numbers[0], paths, joins=joins)
         for words in list(found):
             for number in numbers:
                 case = context.cases[number]
@@ -99,12 +116,17 @@ def comes_near(piece: Array, observed: Array) -> bool:
     return measure_norm(rest) <= _NEAR * measure_norm(observed)
 
 
-def list_updates(context: Context) -> list[list[int]]:
-    """Numbers of the wrong values of each update, the largest value first."""
+def list_updates(context: Context, *, joins: bool = False) -> list[list[int]]:
+    """Numbers of the wrong values of each update, the largest value first.
+
+    Args:
+        context: What is wrong.
+        joins: Whether all updates of a step are taken for one.
+    """
     found: dict[tuple[int, int], list[int]] = {}
     for number in _list_dense(context):
         key = context.cases[number].key
-        found.setdefault((key.step, key.call), []).append(number)
+        found.setdefault((key.step, 0 if joins else key.call), []).append(number)
     return [
         sorted(numbers, key=lambda number: -context.cases[number].observed.size)
         for numbers in found.values()
@@ -124,12 +146,24 @@ def sum_all(
     number: int,
     paths: Sequence[str],
     replicas: Sequence[int] | None = None,
+    *,
+    joins: bool = False,
 ) -> Sums:
-    """The sum of all replicas' gradients of every variable, or of some replicas'."""
+    """The sum of all replicas' gradients of every variable, or of some replicas'.
+
+    Args:
+        context: What is wrong.
+        number: That of a case of the update.
+        paths: The variables.
+        replicas: Those that add up.
+        joins: Whether gradients of other updates of the step are taken as well.
+    """
     case = replace(context.cases[number], rows=None)
     sums = {}
     for path in paths:
-        terms = context.find_terms_of(case, path)
+        terms = context.find_terms_of(
+            context.move_to(case, path) if joins else case, path
+        )
         if terms:
             kept = terms if replicas is None else [terms[r] for r in replicas]
             sums[path] = np.asarray(np.sum(kept, axis=0)).ravel()

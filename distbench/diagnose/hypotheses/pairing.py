@@ -75,9 +75,10 @@ def _find_partner(
         ways = [_take_partner]
         if not is_local and len(group) == context.replicas:
             ways.append(_take_reduced)
+        other = context.move_to(case, path)
         for way in ways:
-            take = partial(way, context, case, path, group)
-            place = case.key if is_local else case.key.at(WHOLE)
+            take = partial(way, context, other, path, group)
+            place = other.key if is_local else other.key.at(WHOLE)
             norm = context.work_out(
                 (way, place.step, place.call, place.replica, path, group),
                 partial(_measure, take),
