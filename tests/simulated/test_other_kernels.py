@@ -45,8 +45,10 @@ def test_what_other_kernels_round_passes(name: str, tier: str) -> None:
     assert judge(seen).findings
 
 
-def test_what_is_more_than_rounding_does_not() -> None:
-    judgement = judge(change_evidence(observe(move(100), steps=3), other_kernels=True))
+@pytest.mark.parametrize("roundings", [30, 100])
+def test_what_is_more_than_rounding_does_not(roundings: float) -> None:
+    seen = observe(move(roundings), steps=3)
+    judgement = judge(change_evidence(seen, other_kernels=True))
     assert {finding.phase for finding in judgement.findings} == {"variable"}
 
 

@@ -15,14 +15,14 @@ from distbench.diagnose.links import judge_chain
 from distbench.trace import INITIAL
 
 
-def compare(relation, phase, *, error, bound, step=0):
+def compare(relation, phase, *, error, bound, step=0, call=0, variable="kernel"):
     """A value of 1, or a state that moves by 1, that is too large by an error."""
     return Judged(
         comparison=Comparison(
             step=step,
-            call=0,
+            call=call,
             phase=phase,
-            variable="kernel",
+            variable=variable,
             replica=0,
             relation=relation,
             against="",
@@ -188,3 +188,26 @@ def test_what_examples_lead_goes_on_from_what_a_free_run_begins_with(free):
     chain = judge_chain([begun, led], {}, free=free)
     assert begun in chain.broken
     assert led in (chain.following if free else chain.broken)
+
+
+def test_copies_that_one_step_leaves_wrong_are_each_a_fault():
+    """What steps after it make of these is not."""
+    wrong = {"error": 1.0, "bound": 1e-6}
+    first, second = (
+        compare("average", "variable", variable=name, **wrong) for name in "ab"
+    )
+    later = compare("average", "variable", step=1, **wrong)
+    chain = judge_chain([first, second, later], {}, free=False)
+    assert chain.broken == (first, second)
+    assert chain.following == (later,)
+
+
+@pytest.mark.parametrize(("wrong", "follows"), [(0, True), (1, False)])
+def test_what_an_earlier_call_applies_is_not_made_of_a_later_sum(wrong, follows):
+    """Though every sum of a step comes before whatever it applies."""
+    errors = {"error": 1.0, "bound": 1e-6}
+    summed = compare("follows", "reduced_gradient", call=wrong, **errors)
+    applied = compare("reference", "applied_gradient", call=0, **errors)
+    chain = judge_chain([summed, applied], {}, free=False)
+    assert summed in chain.broken
+    assert applied in (chain.following if follows else chain.broken)
