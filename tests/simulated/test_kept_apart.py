@@ -171,3 +171,20 @@ def test_statistics_of_the_own_batch_leave_nothing_to_tell() -> None:
     judgement = judge(Dividing(add_sizes, by_statistics).make_run())
     assert judgement.status is Status.PASS
     assert "which examples are together in a batch" in judgement.message
+
+
+@pytest.mark.parametrize(("step", "is_before"), [(0, True), (1, False)])
+def test_what_is_wrong_sooner_is_named_before_it(step: int, is_before: bool) -> None:
+    evidence = Dividing(add_sizes, sum_squares).make_run()
+    observed = evidence.observed
+    doubled = {
+        key: np.asarray(2 * value, F)
+        for key, value in observed.select(step=step, phase="reduced_gradient")
+    }
+    values = {**observed.values, **doubled}
+    spoilt = replace(evidence, observed=replace(observed, values=values))
+    told = [(f.code, f.step) for f in judge(spoilt).findings]
+    apart = ("statistics-not-synchronized", 1)
+    other = [found for found in told if found != apart]
+    assert other
+    assert told == ([*other, apart] if is_before else [apart, *other])

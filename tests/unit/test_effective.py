@@ -47,7 +47,7 @@ def test_the_loss_of_the_smallest_addend_must_be_seen(
 ) -> None:
     """An example's part is larger here than what the bound allows."""
     evidence = observe()
-    assert 0.02 < 1 / sum(evidence.reference.get_shards(0))
+    assert 1 / sum(evidence.reference.get_shards(0)) > 0.02
     comparison = judge_pair(make_pair(1.0, bound=0.02, terms=terms), evidence)
     assert comparison.comparison.effective is seen
     assert comparison.comparison.hidden is not seen

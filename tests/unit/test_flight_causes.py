@@ -196,3 +196,21 @@ def test_the_counter_is_held_against_the_steps_that_took_place(
     flight = Simulated(times=times, counted=counted).observe()
     findings = judge_flight(flight).findings
     assert [finding.code for finding in findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_told"), [(0.0, True), (0.02, True), (0.2, False)]
+)
+def test_beside_a_wrong_counter_only_a_whole_step_is_a_lost_update(
+    beside: float, is_told: bool
+) -> None:
+    """A rule that the counter leads may move nearly as if a step were not there."""
+    ones, parts = np.ones(8), np.eye(8)
+    flight = make_pair(
+        {COUNTER: np.array(2.0), TALLY: ones},
+        [{COUNTER: np.array(1.0), TALLY: part} for part in (parts[0], parts[1])],
+        {COUNTER: np.array(0.0), TALLY: ones - parts[0] + beside * parts[5]},
+        torn=[COUNTER],
+    )
+    codes = [finding.code for finding in judge_flight(flight).findings]
+    assert ("lost-update" in codes, "iterations-wrong" in codes) == (is_told, True)

@@ -170,3 +170,18 @@ def test_what_fails_now_and_then_is_flaky(text: str, shares: list[float]) -> Non
 def test_limits_that_cannot_be_are_refused(changes: dict, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         Limits(**changes)
+
+
+@pytest.mark.parametrize(("scenarios", "is_nights"), [(7, False), (8, True)])
+def test_what_few_scenarios_have_in_common_is_not_the_nights(
+    scenarios: int, is_nights: bool
+) -> None:
+    """They may all be slower by a fault of their own."""
+    times = [4.0] * 5 + [8.0] * 2
+    lines = {
+        f"s{n}": [make_row(f"s{n}", seconds=value) for value in times]
+        for n in range(scenarios)
+    }
+    told = [drift.key for drift in find_drifts(play_nights(lines), USUAL)]
+    assert len(told) == (1 if is_nights else scenarios)
+    assert (told == [None]) is is_nights

@@ -277,3 +277,26 @@ def test_a_kind_of_slots_is_their_path_without_that_of_the_variable(
 ) -> None:
     info = VariableInfo(path=path, role="slot", shape=(), dtype="float32", of=of)
     assert info.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("gradients", "overflowing"),
+    [
+        ((1.0, 2.0), ()),
+        ((1.0, np.inf), (1,)),
+        ((np.nan, 2.0), (0,)),
+        ((np.nan, np.inf), ()),
+    ],
+    ids=["none", "second", "first", "all"],
+)
+def test_replicas_overflow_by_themselves_where_another_does_not(
+    gradients: tuple[float, ...], overflowing: tuple[int, ...]
+) -> None:
+    """Where all do, one device does as well: it is no fault of a replica's."""
+    values = {
+        key(phase="local_gradient", replica=replica): np.array([gradient, 1.0])
+        for replica, gradient in enumerate(gradients)
+    }
+    trace = make_trace(values)
+    assert trace.find_overflowing(0) == overflowing
+    assert trace.find_overflowing(1) == ()
