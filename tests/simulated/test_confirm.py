@@ -166,3 +166,12 @@ def test_the_json_keeps_it(confirmed: bool | None) -> None:
     run = make_run(Status.FAIL, findings=(make_finding(confirmed=confirmed),))
     (found,) = verdict_from_json(verdict_to_json(make_verdict(run))).findings
     assert found.confirmed is confirmed
+
+
+def test_what_no_device_can_say_cannot_be_put_in() -> None:
+    """As what a sum has to be where shards have other gradients than their batch."""
+    findings, evidence = find_first(WRONG_SUM)
+    known = evidence.measure.known
+    assert find_correction(findings, evidence) == PUT_IN
+    measure = replace(evidence.measure, known=frozenset(known) - {PUT_IN})
+    assert find_correction(findings, replace(evidence, measure=measure)) is None

@@ -295,3 +295,20 @@ def test_what_the_bench_hands_on_is_refused_below(place: str, expected: bool) ->
     """TensorFlow leaves its own frames out of what its calls raise."""
     file = Path(distbench.__file__).parent / place
     assert is_deliberate(HANDED_ON.format(file=file)) is expected
+
+
+MADE = """Traceback (most recent call last, the framework's frames left out):
+  File "/opt/lib/python3.11/site-packages/tensorflow/python/framework/ops.py", line 1046, in {name}
+    raise ValueError(e.message)
+ValueError: Dimensions must be equal, but are 3 and 5
+"""  # noqa: E501  # a line of a traceback
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("_create_c_op", False), ("_check_graph", True)]
+)
+def test_shapes_that_do_not_fit_are_refused_to_whoever_made_them(
+    name: str, expected: bool
+) -> None:
+    """TensorFlow finds the mistake where it makes the op that a user asks for."""
+    assert is_deliberate(MADE.format(name=name)) is expected

@@ -243,3 +243,14 @@ def test_workloads_that_prove_sums_are_all_listed() -> None:
         if "def prove_exact" in file.read_text() and file.stem != "base"
     }
     assert proving == set(EXACT_WORKLOADS)
+
+
+def test_gpus_and_cpus_have_references_of_their_own() -> None:
+    """A model of Keras is compiled for the one and not for the other."""
+    clusters = ("mirrored:2@cpu", "mwms:2@cpu", "mirrored:2@gpu", "mwms:2@gpu")
+    options = CheckOptions(clusters=clusters)
+    found = plan_scenarios("a.b:c", "program", options, replace(MACHINE, gpus=2))
+    on_cpus, again, on_gpus, on_more = (item.reference for item in found)
+    assert on_cpus == again
+    assert on_gpus == on_more
+    assert on_cpus != on_gpus
