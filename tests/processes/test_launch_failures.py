@@ -89,7 +89,7 @@ def test_a_kill_is_told_with_its_signal(start: Starter, how: str) -> None:
     assert "Last collectives of worker-0:\ncollective 7, all_reduce" in failure.detail
 
 
-def test_memory_that_a_job_takes_at_once_counts(start: Starter) -> None:
+def test_a_task_that_takes_more_memory_than_it_may_is_ended(start: Starter) -> None:
     group = start("one", memory_bytes=1 << 23)
     failure = catch_failure(group, "take_memory", {"size_bytes": 1 << 26})
     assert failure.kind == "memory"

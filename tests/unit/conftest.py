@@ -1,12 +1,14 @@
-"""The command line in this process, with a check that is played."""
+"""A check that is played, at the command line, and groups that follow a script."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from played_checks import Played
+from scripted_group import Maker, open_scripted
 
 from distbench.cli import main
 
@@ -33,3 +35,9 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         return int(stopped.value.code or 0)
 
     return run
+
+
+@pytest.fixture
+def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
+    with open_scripted(tmp_path, monkeypatch) as make:
+        yield make

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from scripted_group import Maker, ScriptedProcess, open_scripted, tick
+from scripted_group import Maker, ScriptedProcess, tick
 
 from distbench.launch.deadline import Deadline, Turn
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.watch import Look
-
-
-@pytest.fixture
-def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    with open_scripted(tmp_path, monkeypatch) as make:
-        yield make
 
 
 @pytest.mark.parametrize(

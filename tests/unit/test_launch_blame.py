@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launch_support import FIRST, SECOND, TIMEOUT_S
-from scripted_group import COMPLAINT, Maker, ScriptedProcess, open_scripted, tick
+from scripted_group import COMPLAINT, Maker, ScriptedProcess, tick
 
 from distbench.launch.channel import Message
 from distbench.launch.deadline import Deadline
@@ -35,12 +34,6 @@ Current thread 0x1 (most recent call first):
 Thread 0x2 (most recent call first):
   File "/my/own.py", line 3 in wait
 """
-
-
-@pytest.fixture
-def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    with open_scripted(tmp_path, monkeypatch) as make:
-        yield make
 
 
 @pytest.mark.parametrize(

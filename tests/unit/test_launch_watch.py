@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launch_support import FIRST, SECOND
-from scripted_group import Maker, ScriptedProcess, open_scripted, tick
+from scripted_group import Maker, ScriptedProcess, tick
 
 from distbench.launch import watch as watch_module
 from distbench.launch.failure import TaskFailedError
+from distbench.launch.injury import Injury
+from distbench.launch.process import ExitStatus
 from distbench.launch.watch import Look
 
 RUNS, STOPPED = (Look(stopped=stopped, memory_bytes=100) for stopped in (False, True))
-
-
-@pytest.fixture
-def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    with open_scripted(tmp_path, monkeypatch) as make:
-        yield make
 
 
 def script_looks(**by_pid: list[Look]) -> dict[str, Any]:
@@ -115,3 +111,46 @@ def test_a_log_that_grows_without_end_is_cut(
         file.write(b"and more")
     assert log.read_bytes() == b"xxthe end\nand more"
     watch_module.cut_log(tmp_path / "none")
+
+
+def test_memory_that_a_job_takes_at_once_counts(make_scripted: Maker) -> None:
+    """Tasks are looked at before they have one: later it would be theirs from first."""
+    process, taken = ScriptedProcess(None, pid=1), [50 << 20]
+    watch = {
+        "each_bytes": 5 << 20,
+        "look": lambda _: Look(stopped=False, memory_bytes=taken[0]),
+    }
+    group = make_scripted(process, watch=watch, clock=tick(0.5))
+    taken[0] += 7 << 20
+    with pytest.raises(TaskFailedError, match="took 7 MiB of memory"):
+        group.call("train", {}, deadline=20.0)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_task_that_is_stopped_for_good_is_missed_by_nobody_who_goes_on(
+    make_scripted: Maker, goes_on: bool
+) -> None:
+    class Late(ScriptedProcess):
+        looks = 0
+
+        def poll(self) -> ExitStatus | None:
+            self.looks += 1
+            if self.looks == 50:
+                self.say(event="finished", result={"steps": 3})
+            return super().poll()
+
+    lives, stops = Late(None, pid=1), ScriptedProcess(None, pid=2)
+    group = make_scripted(
+        lives, stops, watch=script_looks(p1=[RUNS], p2=[RUNS, STOPPED]), clock=tick(0.1)
+    )
+    stop = Injury(number=signal.SIGSTOP, step=1, task=SECOND, goes_on=goes_on)
+    group.injure(stop)
+    stops.say(event="progress", step=1, phase="loss", waits=False)
+    if goes_on:
+        results = group.call("train", {}, deadline=1000.0)
+        assert results == {FIRST: {"steps": 3}, SECOND: {}}
+        assert group.lost == (SECOND,)
+    else:
+        with pytest.raises(TaskFailedError, match=r"worker-1 .* was stopped"):
+            group.call("train", {}, deadline=1000.0)
+    assert stops.signals[0] == signal.SIGSTOP
