@@ -377,3 +377,28 @@ def test_a_check_without_a_judgement_is_no_failure_of_the_test() -> None:
     [run] = make_suite_verdict([outcome], "pytest").runs
     assert (run.status, run.scenario) == (Status.UNDECIDABLE, "test_y[a::b]")
     assert run.message == "noise"
+
+
+def test_what_an_earlier_run_of_a_test_checked_is_told_once(
+    suite: pytest.Pytester,
+) -> None:
+    """The next one may not get to its checks."""
+    suite.makeconftest((suite.path / "conftest.py").read_text() + RUN_AGAIN)
+    result = run_suite(
+        suite,
+        """
+        import pytest
+        runs = []
+        @pytest.fixture
+        def early():
+            runs.append(1)
+            assert len(runs) == 1
+        def test_it(early, distbench):
+            distbench.check("wrong").raise_for_status()
+        """,
+        "--distbench-json=v.json",
+    )
+    result.assert_outcomes(errors=1)
+    told = result.stdout.str()
+    assert "Let the optimizer aggregate." not in told
+    assert "1 verdict" not in told

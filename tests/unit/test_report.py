@@ -169,6 +169,7 @@ def test_names_can_neither_steer_the_terminal_nor_break_the_report() -> None:
 
 
 TEXTS = ["", "plain", EVIL, "a\nb\r\x85\u2028", "\ud800\udfff\ufffe", "]]><&'\""]
+TEXTS += ["a\u2029b", "\ue000\U0010fffd", "\u202e\u200b", "\u0378", "a\xa0b\u3000"]
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -185,3 +185,24 @@ def test_descriptors_are_known_by_their_names(tmp_path: Path) -> None:
     assert find_descriptor(Path(f"/proc/{os.getpid()}/fd/5")) == 5
     for path in (Path("/dev/null"), tmp_path / "circle", tmp_path / "x.json"):
         assert find_descriptor(path) is None
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_earlier_report_comes_back_only_where_there_is_no_new_one(
+    tmp_path: Path, is_new: bool
+) -> None:
+    """Another check may have written one meanwhile."""
+    path = tmp_path / "v.json"
+    path.write_text("old")
+
+    def check() -> None:
+        with set_aside([path]):
+            assert not path.exists()
+            if is_new:
+                path.write_text("new")
+            raise BadInputError("no such option")
+
+    with pytest.raises(BadInputError):
+        check()
+    assert path.read_text() == ("new" if is_new else "old")
+    assert list(tmp_path.iterdir()) == [path]

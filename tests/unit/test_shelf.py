@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import weakref
@@ -155,9 +156,29 @@ def test_a_trace_without_its_arrays_is_bad_input(tmp_path: Path, damage: str) ->
         index = json.loads((tmp_path / "t.json").read_text())
         place = index["index"][0]["values"]
         if damage == "elsewhere":
-            place["digest"] = "../t.json"
+            path.rename(tmp_path / "other")  # of the right size, and of no trace
+            place["digest"] = "../other"
         else:
             place["shape"] = [-1, *(-n for n in place["shape"])]
         (tmp_path / "t.json").write_text(json.dumps(index))
     with pytest.raises(BadInputError, match=r"cannot be read: .*Record the run again"):
         read_trace(tmp_path, "t")
+
+
+def test_an_array_that_is_not_written_to_its_end_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name says what is in it: nobody would write it again."""
+
+    def fill_disk(path: Path, data: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(memoryview(data)[:100])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", fill_disk)
+        with pytest.raises(OSError, match="No space left"):
+            Shelf(tmp_path).put(LARGE)
+    held = Shelf(tmp_path).put(LARGE)
+    assert isinstance(held, Shelved)
+    np.testing.assert_array_equal(held.read(), LARGE)

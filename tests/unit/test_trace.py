@@ -21,6 +21,7 @@ from distbench.trace import (
 )
 from distbench.trace.dtypes import find_dtype, name_dtype
 from distbench.trace.files import read_trace, write_trace
+from distbench.trace.packing import Packer
 from distbench.trace.shelf import LARGE_BYTES
 
 KERNEL = VariableInfo(
@@ -300,3 +301,21 @@ def test_replicas_overflow_by_themselves_where_another_does_not(
     trace = make_trace(values)
     assert trace.find_overflowing(0) == overflowing
     assert trace.find_overflowing(1) == ()
+
+
+@pytest.mark.parametrize("part", ["npz", "json"])
+def test_a_trace_that_is_not_written_to_its_end_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    def fill_disk(path: Path) -> None:
+        path.write_bytes(b"half of")
+        raise OSError("No space left on device")
+
+    write_trace(make_trace({key(): np.ones(2)}), tmp_path, "t")
+    if part == "npz":
+        monkeypatch.setattr(Packer, "write", lambda _, path: fill_disk(path))
+    else:
+        monkeypatch.setattr(Path, "write_text", lambda path, _: fill_disk(path))
+    with pytest.raises(OSError, match="No space left"):
+        write_trace(make_trace({key(): np.ones(2)}), tmp_path, "t")
+    np.testing.assert_array_equal(read_trace(tmp_path, "t").values[key()], np.ones(2))
