@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from launch_support import TIMEOUT_S
 
+from distbench.checking import lanes as lanes_module
 from distbench.checking.lanes import Lanes, Piece
 from distbench.launch.engine import Room
 from distbench.launch.halt import Halt, HaltedError
@@ -65,10 +66,10 @@ def test_as_many_pieces_are_worked_on_as_there_are_lanes() -> None:
 
 def test_there_is_never_more_than_the_room_holds() -> None:
     counted = Counted()
-    sizes = [2, 3, 1, 4, 2, 2, 1, 3]
+    sizes = [2, 1, 2, 2, 1, 1, 2, 1]
     pieces = [counted.make(Room(tasks=size, gpu_tasks=0)) for size in sizes]
-    assert make_lanes(4, Room(tasks=4, gpu_tasks=0)).run(pieces) == sizes
-    assert 2 <= counted.most <= 4
+    assert make_lanes(4, Room(tasks=3, gpu_tasks=0)).run(pieces) == sizes
+    assert counted.most <= 3
 
 
 @pytest.mark.parametrize(
@@ -136,9 +137,11 @@ def test_lanes_that_do_not_listen_are_waited_for_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And not one after the other: whoever pressed Ctrl-C waits as well."""
-    monkeypatch.setattr("distbench.checking.lanes._END_S", 1.0)
-    go_on = threading.Event()
+    now_s, go_on = [0.0], threading.Event()
     meet = threading.Barrier(5, timeout=TIMEOUT_S)
+
+    def join(thread: threading.Thread, timeout_s: float) -> None:
+        now_s[0] += timeout_s
 
     def fail() -> int:
         meet.wait()
@@ -148,25 +151,130 @@ def test_lanes_that_do_not_listen_are_waited_for_together(
         meet.wait()
         return int(go_on.wait(TIMEOUT_S))
 
-    begin_s = time.monotonic()
+    clock = SimpleNamespace(monotonic=lambda: now_s[0])
+    monkeypatch.setattr(lanes_module, "time", clock)
+    monkeypatch.setattr(threading.Thread, "join", join)
     with pytest.raises(ValueError, match="oh"):
         make_lanes(5).run(make_pieces(fail, *[wait] * 4))
-    assert time.monotonic() - begin_s < 3
+    assert now_s == [lanes_module._END_S]
     go_on.set()
 
 
-def test_who_waits_for_room_or_for_others_halts() -> None:
-    halt = Halt()
-    lanes: Lanes[int] = Lanes(2, ONE, halt)
+class Watched:
+    """The turn of some lanes, of which it is known how many have asked for it."""
+
+    def __init__(self, lanes: Lanes[int]) -> None:
+        self.asked = Counting()
+        self._lock = lanes._turn
+        lanes._turn = self  # type: ignore[assignment]  # it locks as well
+
+    def __enter__(self) -> None:
+        self.asked.add()
+        self._lock.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.__exit__(None, None, None)
+
+
+class Counting:
+    """A number that others wait for."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._changed = threading.Condition()
+
+    def add(self) -> None:
+        with self._changed:
+            self._number += 1
+            self._changed.notify_all()
+
+    def wait_for(self, number: int) -> None:
+        with self._changed:
+            is_there = self._changed.wait_for(lambda: self._number >= number, TIMEOUT_S)
+        assert is_there
+
+
+def test_a_small_piece_does_not_pass_a_large_one_that_waits_for_room() -> None:
+    """A large one would wait for as long as there are small ones."""
+    begun: list[str] = []
+    lanes = make_lanes(3, Room(tasks=2, gpu_tasks=0))
+    turn = Watched(lanes)
+
+    def be_first() -> int:
+        turn.asked.wait_for(3)
+        begun.append("first")
+        return 1
+
+    def go(name: str) -> Callable[[], int]:
+        return lambda: begun.append(name) or 0
+
+    pieces = [
+        Piece(needs=ONE, work=be_first),
+        Piece(needs=Room(tasks=2, gpu_tasks=0), work=go("large")),
+        Piece(needs=ONE, work=go("small")),
+    ]
+    assert lanes.run(pieces) == [1, 0, 0]
+    assert begun == ["first", "large", "small"]
+
+
+def test_who_waits_for_room_or_for_others_halts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lanes_module, "_POLL_S", 0.01)
+    halt, there, gone = Halt(), Counting(), threading.Event()
+    lanes: Lanes[int] = Lanes(4, Room(tasks=3, gpu_tasks=0), halt)
+    turn = Watched(lanes)
 
     def fail() -> int:
+        turn.asked.wait_for(4)
+        there.wait_for(2)
         raise ValueError("no more")
 
-    begun: list[int] = []
+    def wait_for_others() -> int:
+        there.add()
+        try:
+            lanes.wait_for_earlier(2)
+        finally:
+            gone.set()
+        return 0
+
+    def be_at_work() -> int:
+        there.add()
+        assert gone.wait(TIMEOUT_S)
+        return 0
+
+    begun: list[str] = []
+    pieces = make_pieces(fail, be_at_work, wait_for_others)
+    large = Piece(needs=Room(tasks=3, gpu_tasks=0), work=lambda: begun.append("") or 0)
     with pytest.raises(ValueError, match="no more"):
-        lanes.run(make_pieces(fail, *[lambda: begun.append(1) or 0] * 3))
-    with pytest.raises(HaltedError):
-        halt.check()
+        lanes.run([*pieces, large, large])
+    assert begun == []
+    errors = [type(f.exception(TIMEOUT_S)) for f in lanes._futures]
+    assert errors == [ValueError, type(None), *[HaltedError] * 3]
+
+
+def test_nothing_begins_once_one_has_failed() -> None:
+    lanes = make_lanes(2, Room(tasks=2, gpu_tasks=0))
+    meet, begun = threading.Barrier(2, timeout=TIMEOUT_S), []
+
+    def fail() -> int:
+        meet.wait()
+        raise ValueError("no more")
+
+    def hold_room() -> int:
+        meet.wait()
+        assert isinstance(lanes._futures[2].exception(TIMEOUT_S), HaltedError)
+        return 0
+
+    def begin() -> int:
+        begun.append(1)
+        return 0
+
+    large = Piece(needs=Room(tasks=2, gpu_tasks=0), work=begin)
+    with pytest.raises(ValueError, match="no more"):
+        lanes.run([*make_pieces(fail, hold_room), large, *make_pieces(begin)])
+    assert isinstance(lanes._futures[3].exception(TIMEOUT_S), HaltedError)
+    assert begun == []
 
 
 def test_lanes_know_what_their_asker_calls_an_option() -> None:
