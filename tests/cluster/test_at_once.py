@@ -12,7 +12,8 @@ from typing import Any
 
 import psutil
 import pytest
-from launch_support import TIMEOUT_S, comes_true, is_gone_soon
+from launch_support import TIMEOUT_S
+from waiting import comes_true, is_gone_soon
 
 from distbench.checking.checker import check_target
 from distbench.options import CheckOptions

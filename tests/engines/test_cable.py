@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from agent_support import FolderEngine
-from launch_support import FIRST, TIMEOUT_S, is_gone_soon, open_starter
+from launch_support import FIRST, TIMEOUT_S, open_starter
+from waiting import is_gone_soon
 
 from distbench.agent.wire import GONE_S, SEND_S
 from distbench.launch.failure import TaskFailedError

@@ -17,7 +17,7 @@ import psutil
 import pytest
 import ray_nodes
 import slurm_nodes
-from launch_support import comes_true, is_gone_soon
+from waiting import comes_true, is_gone_soon
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -84,10 +84,10 @@ class Jobs:
         }
 
     def make_file(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Make a temporary file that nothing removes."""
         if "environment" in payload:
             os.environ.clear()
             os.environ.update(payload["environment"])
-        """Make a temporary file that nothing removes."""
         descriptor, name = tempfile.mkstemp()
         os.close(descriptor)
         return {"name": name}

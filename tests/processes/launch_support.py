@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -68,29 +67,3 @@ def check_no_leak(start: Starter, *, groups: int) -> None:
     server = psutil.Process(find_server().pid)
     assert server.children() == []
     assert server.num_fds() < 10
-
-
-def comes_true(condition: Callable[[], bool], within_s: float = 20.0) -> bool:
-    """Whether something comes true within the deadline."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def is_gone_soon(pid: int, within_s: float = 10.0) -> bool:
-    """Whether a process ends within the deadline.
-
-    A zombie has ended: whoever adopted it has only not looked yet.
-    """
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.01)
-    return False

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
-import os
 import signal
-import socket
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from agent_support import PATH, FolderEngine
-from launch_support import (
-    FIRST,
-    SECOND,
-    TIMEOUT_S,
-    Starter,
-    comes_true,
-    is_gone_soon,
-    open_starter,
-)
+from agent_support import FolderEngine
+from launch_support import FIRST, SECOND, TIMEOUT_S, Starter, open_starter
+from waiting import comes_true, is_gone_soon
 
-from distbench.agent import wire
-from distbench.agent.door import Door, Ticket
 from distbench.agent.mirror import Mirror
 from distbench.agent.versions import find_difference
 from distbench.cluster import Task
@@ -267,116 +251,6 @@ def test_an_agent_serves_one_group_after_another(
 def test_an_import_that_fails_is_named_with_its_node(start: Starter) -> None:
     with pytest.raises(ClusterError, match=r"On node .*could not import not_there"):
         start("one", preload=("not_there",))
-
-
-_BENCH = """
-import json, sys
-from pathlib import Path
-from agent_support import FolderEngine
-from distbench.cluster import ClusterSpec
-from distbench.launch.engine import Request
-from distbench.launch.rundir import RunDirectory
-from distbench.launch.start import start_group
-
-engine = FolderEngine(Path(sys.argv[1]))
-request = Request(
-    spec=ClusterSpec.parse("mwms:2"), directory=RunDirectory(Path(sys.argv[1])),
-    entry="launch_entries:run",
-)
-group = start_group(request, engine)
-grandchildren = group.call("start_grandchild", {}, deadline=20).values()
-pids = [*group.pids.values(), *(result["pid"] for result in grandchildren)]
-print(json.dumps([*pids, *(agent.popen.pid for agent in engine.agents)]), flush=True)
-group.call("wait_stubbornly", {}, deadline=600)
-"""
-
-
-def test_nothing_is_left_on_a_node_of_a_bench_that_was_killed(tmp_path: Path) -> None:
-    bench = subprocess.Popen(
-        [sys.executable, "-c", _BENCH, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        env={"PYTHONPATH": PATH, "PATH": os.environ["PATH"]},
-    )
-    with bench:
-        assert bench.stdout is not None
-        pids = json.loads(bench.stdout.readline())
-        bench.kill()
-    assert len(pids) == 6
-    assert [pid for pid in pids if not is_gone_soon(pid)] == []
-    folders = [f for f in tmp_path.glob("node-*/*") if f.name.startswith("distbench-")]
-    assert comes_true(lambda: not any(folder.exists() for folder in folders))
-
-
-@pytest.fixture
-def door() -> Iterator[Door]:
-    door = Door("127.0.0.1")
-    yield door
-    door.close()
-
-
-@contextlib.contextmanager
-def knock(ticket: Ticket, key: str = "") -> Iterator[wire.Wire]:
-    with socket.create_connection((ticket.host, ticket.port)) as sock:
-        own = bytes.fromhex(key or ticket.key)
-        with contextlib.closing(wire.greet_bench(sock, ticket.identity, own)) as ours:
-            yield ours
-
-
-def test_a_ticket_lets_in_once(door: Door) -> None:
-    ticket = door.issue()
-    # A stranger that says nothing holds nobody up.
-    with socket.create_connection((ticket.host, ticket.port)), knock(ticket) as ours:
-        ours.send({"tell": "hello"}, b"body")
-        identity, arrived = door.arrived.get(timeout=TIMEOUT_S)
-        with contextlib.closing(arrived):
-            assert identity == ticket.identity
-            assert arrived.receive() == ({"tell": "hello"}, b"body")
-        with pytest.raises(ConnectionError), knock(ticket):
-            pass
-
-
-def test_a_bench_that_reads_nothing_for_a_while_is_not_gone(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-Z stops it, and what nodes say fills all that the kernels keep of it."""
-    monkeypatch.setattr(wire, "GONE_S", 1)
-    monkeypatch.setattr(wire, "SEND_S", 20)
-    ticket, large = door.issue(), bytes(1 << 26)
-    with knock(ticket) as ours:
-        sends = threading.Thread(target=ours.send, args=({"tell": "log"}, large))
-        sends.start()
-        _, arrived = door.arrived.get(timeout=TIMEOUT_S)
-        with contextlib.closing(arrived):
-            time.sleep(4)
-            assert arrived.receive() == ({"tell": "log"}, large)
-        sends.join()
-
-
-def test_a_wrong_key_lets_nobody_in(door: Door) -> None:
-    ticket = door.issue()
-    with pytest.raises(ConnectionError, match="greeting"), knock(ticket, "00" * 32):
-        pass
-    assert door.arrived.empty()
-
-
-def test_an_agent_trusts_no_bench_without_the_key() -> None:
-    ours, theirs = make_connection()
-    impostor = threading.Thread(target=pretend_to_be_the_bench, args=(theirs,))
-    impostor.start()
-    with ours, pytest.raises(ConnectionError, match="greeting failed"):
-        wire.greet_bench(ours, "agent", b"the key")
-    impostor.join()
-
-
-def make_connection() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        return ours, listener.accept()[0]
-
-
-def pretend_to_be_the_bench(sock: socket.socket) -> None:
-    with sock, contextlib.suppress(ConnectionError):
-        wire.greet_agent(sock, lambda _: b"another key")
 
 
 def test_a_public_node_is_refused(tmp_path: Path, run_directory: RunDirectory) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch_support import comes_true, is_gone_soon
+from waiting import comes_true, is_gone_soon
 
 _BISECT = """
 from distbench import environments

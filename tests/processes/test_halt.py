@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from agent_support import FolderEngine
-from launch_support import TIMEOUT_S, is_gone_soon, open_starter
+from launch_support import TIMEOUT_S, open_starter
+from waiting import is_gone_soon
 
 from distbench.checking.telling import Telling
 from distbench.launch.engine import Engine

@@ -16,11 +16,10 @@ from launch_support import (
     TIMEOUT_S,
     Starter,
     check_no_leak,
-    comes_true,
-    is_gone_soon,
     make_request,
 )
 from swept import swept
+from waiting import comes_true, is_gone_soon
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import ClusterError

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from launch_support import TIMEOUT_S, Starter, is_gone_soon
+from launch_support import TIMEOUT_S, Starter
+from waiting import is_gone_soon
 
 from distbench.cluster import Task
 from distbench.errors import BadInputError

@@ -8,75 +8,59 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from launch_support import comes_true, is_gone_soon
+from agent_support import PATH
+from bench_to_kill import OWN
+from waiting import comes_true, is_gone_soon
 
-_BENCH = """
-import json, signal, sys
-# Behind a shell's & it would be ignored, and so would the test's.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from distbench.cluster import ClusterSpec
-from distbench.launch.engine import Request
-from distbench.launch.local import LocalEngine
-from distbench.launch.servers import get_fork_server
-from distbench.launch.rundir import RunDirectory
-from distbench.launch.start import start_group
 
-job, start, base = sys.argv[1:]
-from pathlib import Path
-directory = RunDirectory(Path(base))
-request = Request(
-    spec=ClusterSpec.parse("mwms:2"), directory=directory,
-    entry="launch_entries:run", start=start,
-)
-group = start_group(request, LocalEngine())
-from distbench.launch.ports import lease_ports
-lease = lease_ports(1)
-shared = group.call("share_memory", {}, deadline=20).values()
-names = [result["name"] for result in shared]
-grandchildren = group.call("start_grandchild", {}, deadline=20).values()
-pids = [*group.pids.values(), *(result["pid"] for result in grandchildren)]
-if start == "fork":
-    pids.append(get_fork_server((), {}).pid)
-print(json.dumps([pids, *lease.ports, names]), flush=True)
-if job == "raise":
-    raise SystemExit(0)
-group.call(job, {}, deadline=600)
-"""
+@contextmanager
+def start_bench(
+    how: str, job: str, base: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    """A bench in a process group of its own, with what it says is its own."""
+    bench = subprocess.Popen(
+        [sys.executable, "-m", "bench_to_kill", how, job, str(base)],
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": PATH, "PATH": os.environ["PATH"]},
+        start_new_session=True,
+    )
+    with bench:
+        assert bench.stdout is not None
+        try:
+            yield bench, json.loads(bench.stdout.readline())
+        finally:
+            bench.kill()
+
+
+def end_bench(bench: subprocess.Popen[bytes], ending: str) -> None:
+    """End it, where it does not exit by itself."""
+    if ending == "interrupt":
+        # As Ctrl-C does: all of its group get the signal.
+        os.killpg(bench.pid, signal.SIGINT)
+    elif ending != "exit":
+        ends = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM}
+        bench.send_signal(ends[ending])
+    bench.wait(timeout=60)
 
 
 @pytest.mark.first(4)
 @pytest.mark.parametrize("ending", ["kill", "terminate", "interrupt", "exit"])
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_nothing_outlives_the_bench(tmp_path: Path, start: str, ending: str) -> None:
-    job = "raise" if ending == "exit" else "wait_stubbornly"
-    bench = subprocess.Popen(
-        [sys.executable, "-c", _BENCH, job, start, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(__file__).parent)},
-    )
-    with bench:
-        assert bench.stdout is not None
-        pids, port, shared = json.loads(bench.stdout.readline())
-        if ending != "exit":
-            ends = {
-                "kill": signal.SIGKILL,
-                "terminate": signal.SIGTERM,
-                "interrupt": signal.SIGINT,
-            }
-            bench.send_signal(ends[ending])
-        try:
-            bench.wait(timeout=20)
-        finally:
-            bench.kill()
-    assert [pid for pid in pids if not is_gone_soon(pid)] == []
+    job = "" if ending == "exit" else "wait_stubbornly"
+    with start_bench(start, job, tmp_path) as (bench, told):
+        end_bench(bench, ending)
+    assert [pid for pid in told["pids"] if not is_gone_soon(pid)] == []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", port))
-    assert is_empty_soon(tmp_path)
-    segments = [Path("/dev/shm", name) for name in shared]
+        sock.bind((OWN, told["port"]))
+    assert comes_true(lambda: not any(tmp_path.iterdir()))
+    segments = [Path("/dev/shm", name) for name in told["shared"]]
     assert len(segments) == 2
     assert comes_true(lambda: not any(segment.exists() for segment in segments))
 
@@ -85,28 +69,21 @@ def test_nothing_outlives_the_bench(tmp_path: Path, start: str, ending: str) -> 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_what_is_stopped_does_not_outlive_the_bench(tmp_path: Path, start: str) -> None:
     """A stopped fork server reads no EOF, and its tasks live as long as it does."""
-    bench = subprocess.Popen(
-        [sys.executable, "-c", _BENCH, "wait_stubbornly", start, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(__file__).parent)},
-    )
-    with bench:
-        assert bench.stdout is not None
-        pids, _, _ = json.loads(bench.stdout.readline())
-        try:
-            # Its own children: the fork server, or the two tasks.
-            for pid in pids[-1:] if start == "fork" else pids[:2]:
-                os.kill(pid, signal.SIGSTOP)
-        finally:
-            bench.kill()
+    with start_bench(start, "wait_stubbornly", tmp_path) as (_, told):
+        pids = told["pids"]
+        # Its own children: the fork server, or the two tasks.
+        for pid in pids[-1:] if start == "fork" else pids[:2]:
+            os.kill(pid, signal.SIGSTOP)
     left = [pid for pid in pids if not is_gone_soon(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert left == []
 
 
-def is_empty_soon(folder: Path, within_s: float = 20.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while any(folder.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not any(folder.iterdir())
+def test_nothing_is_left_on_a_node_of_a_bench_that_was_killed(tmp_path: Path) -> None:
+    with start_bench("agents", "wait_stubbornly", tmp_path) as (bench, told):
+        end_bench(bench, "kill")
+    assert len(told["pids"]) == 6
+    assert [pid for pid in told["pids"] if not is_gone_soon(pid)] == []
+    folders = [f for f in tmp_path.glob("node-*/*") if f.name.startswith("distbench-")]
+    assert comes_true(lambda: not any(folder.exists() for folder in folders))

@@ -10,7 +10,8 @@ from typing import Any
 
 import psutil
 import pytest
-from launch_support import FIRST, PRELOAD, TIMEOUT_S, Starter, find_server, is_gone_soon
+from launch_support import FIRST, PRELOAD, TIMEOUT_S, Starter, find_server
+from waiting import is_gone_soon
 
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.failure import TaskFailedError

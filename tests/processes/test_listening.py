@@ -13,15 +13,8 @@ from pathlib import Path
 
 import pytest
 from agent_support import FolderEngine
-from launch_support import (
-    FIRST,
-    SECOND,
-    TIMEOUT_S,
-    Starter,
-    comes_true,
-    find_server,
-    is_gone_soon,
-)
+from launch_support import FIRST, SECOND, TIMEOUT_S, Starter, find_server
+from waiting import comes_true, is_gone_soon
 
 from distbench import doctor
 from distbench.launch import local

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from launch_support import TIMEOUT_S, comes_true, is_gone_soon, make_request
+from launch_support import TIMEOUT_S, make_request
+from waiting import comes_true, is_gone_soon
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import ClusterError
@@ -156,8 +157,9 @@ def test_who_has_taken_one_keeps_it_and_its_files(bench: Bench) -> None:
         assert all(place.is_dir() for place in bench.places)
 
 
-def test_there_are_as_many_as_the_machine_has_room_for(bench: Bench) -> None:
-    bench.machine.tasks = 5
+@pytest.mark.parametrize("room", [4, 5])
+def test_there_are_as_many_as_the_machine_has_room_for(bench: Bench, room: int) -> None:
+    bench.machine.tasks = room
     for _ in range(4):
         bench.take()
     bench.spares.fill()

@@ -8,14 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from launch_support import check_no_leak, open_starter
 from plugin_suites import check_endings, check_one_document, prepare
+from waiting import comes_true
 
 from distbench.launch.rundir import RunDirectory
 
@@ -61,10 +59,10 @@ def test_a_night_that_is_asked_to_end_writes_what_it_has(tmp_path: Path) -> None
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     try:
-        log = wait_for(
-            lambda: next(tmp_path.glob("n/*/jobs/scenarios-test_b.log"), None)
+        name = "n/*/jobs/scenarios-test_b.log"
+        assert comes_true(
+            lambda: any("." in p.read_text() for p in tmp_path.glob(name))
         )
-        wait_for(lambda: "." in log.read_text())
         process.send_signal(signal.SIGTERM)
         rest = process.communicate(timeout=60)[0]
     finally:
@@ -74,12 +72,3 @@ def test_a_night_that_is_asked_to_end_writes_what_it_has(tmp_path: Path) -> None
     [place] = (tmp_path / "n").glob("*/verdict.json")
     runs = json.loads(place.read_text())["runs"]
     assert [run["scenario"] for run in runs] == ["test_it", "test_first"]
-
-
-def wait_for(look: Callable[[], Any], limit_s: float = 30.0) -> Any:
-    end_s = time.monotonic() + limit_s
-    while time.monotonic() < end_s:
-        if found := look():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")

@@ -8,13 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from imported_scripts import import_scripts
+from imported_scripts import NIGHTLY, import_scripts
 from ruamel.yaml import YAML
+from waiting import comes_true
 
 from distbench.history.quarantine import read_quarantine
 
@@ -131,8 +131,7 @@ def test_the_command_of_an_example_is_one(
     words = [values.get(word.strip('"'), word.strip('"')) for word in line.split()]
     words = ["2" if word.startswith("$") else word for word in words]
     monkeypatch.chdir(ROOT)
-    names = ("measured", "nightly_plan", "nightly_options", "nightly_jobs", "nightly")
-    with import_scripts(*names) as scripts:
+    with import_scripts(*NIGHTLY) as scripts:
         assert scripts["nightly"].main([*words, "--list"]) == 0
     assert "adam-float32" in capsys.readouterr().out
 
@@ -164,9 +163,7 @@ def test_a_queue_that_ends_a_batch_job_gets_its_reports(tmp_path: Path) -> None:
         ["bash", batch], env={**os.environ, "SLURM_SUBMIT_DIR": str(tmp_path)}
     )
     try:
-        end_s = time.monotonic() + 30
-        while not (tmp_path / "started").exists() and time.monotonic() < end_s:
-            time.sleep(0.05)
+        assert comes_true((tmp_path / "started").exists)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 3
     finally:

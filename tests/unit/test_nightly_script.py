@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import typer
 from imported_scripts import NIGHTLY, import_scripts
 from verdict_samples import make_run, make_verdict
+from waiting import comes_true, is_gone_soon
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import NOT_JUDGED
@@ -209,7 +209,7 @@ def test_a_job_that_hangs_is_ended_and_what_it_wrote_is_kept(play) -> None:
     stubborn = "import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(60)"
     begin_s = time.monotonic()
     done = play(make_run(), then=stubborn, seconds=1.0)
-    assert time.monotonic() - begin_s < 20
+    assert time.monotonic() - begin_s < 50
     assert [run.status for run in done.verdict.runs] == [Status.PASS, Status.ERROR]
     assert "did not end within 1 s" in done.verdict.runs[1].message
 
@@ -227,7 +227,7 @@ def test_what_a_job_started_ends_with_it(play, tmp_path: Path) -> None:
         "time.sleep(60)"
     )
     play(make_run(), then=then, is_over=(tmp_path / "ready").exists)
-    wait_gone(int((tmp_path / "pid").read_text()))
+    assert is_gone_soon(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.sweep
@@ -248,21 +248,11 @@ def test_a_job_ends_with_a_night_that_is_killed(tmp_path: Path) -> None:
     )
     night = subprocess.Popen([sys.executable, script], cwd=tmp_path)
     try:
-        end_s = time.monotonic() + 30
-        while not pid.exists() or not pid.read_text():
-            assert time.monotonic() < end_s
-            time.sleep(0.05)
+        assert comes_true(lambda: pid.exists() and pid.read_text())
     finally:
         night.kill()
         night.wait()
-    wait_gone(int(pid.read_text()))
-
-
-def wait_gone(pid: int) -> None:
-    end_s = time.monotonic() + 10
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie":
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
+    assert is_gone_soon(int(pid.read_text()))
 
 
 def test_a_job_that_the_night_ends_is_no_error(play, tmp_path: Path) -> None:
