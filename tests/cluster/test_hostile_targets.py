@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from waiting import is_gone_soon
 
 import distbench
 from distbench.errors import BadInputError, ClusterError
@@ -31,10 +32,14 @@ os.environ["TF_CONFIG"] = "{{}}"
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 sys.path.clear()
 threading.Thread(target=threading.Event().wait, daemon=True).start()
-subprocess.Popen(["sleep", "600"], start_new_session=True)
+sleeper = subprocess.Popen(["sleep", "600"], start_new_session=True)
 lock = multiprocessing.Lock()
-if os.fork() == 0:
+fork = os.fork()
+if fork == 0:
     sys.stderr = None  # and goes on, as if it were the task
+else:
+    with open({folder!r} + "/left", "a") as left:
+        print(sleeper.pid, fork, file=left)
 """
 
 
@@ -60,6 +65,9 @@ def test_what_an_import_meddles_with_is_the_tasks_own(tmp_path: Path) -> None:
     # One device and two workers; this process has imported nothing.
     assert len(set(pids)) == len(pids) == 3
     assert str(os.getpid()) not in pids
+    left = [int(pid) for pid in (tmp_path / "left").read_text().split()]
+    assert len(set(left)) == 6
+    assert [pid for pid in left if not is_gone_soon(pid)] == []
 
 
 _SPAWNS = """

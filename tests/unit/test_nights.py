@@ -56,6 +56,7 @@ class Nights:
         before = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
         handlers = {number: signal.getsignal(number) for number in before}
         self._patch.setattr(self._nightly, "run_job", run_job)
+        known = self._list_folders()
         # Whoever runs the tests under 'nohup' ignores it.
         hangup = signal.SIG_IGN if ignores_hangups else signal.SIG_DFL
         signal.signal(signal.SIGHUP, hangup)
@@ -64,9 +65,12 @@ class Nights:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        folders = [path for path in self._out.iterdir() if path.is_dir()]
-        self.folder = max(folders, key=lambda path: path.stat().st_mtime_ns)
+        for self.folder in self._list_folders() - known:
+            break  # bad usage begins no night
         return int(code)
+
+    def _list_folders(self) -> set[Path]:
+        return {path for path in self._out.glob("*") if path.is_dir()}
 
     def read(self, name: str) -> str:
         return (self.folder / name).read_text()
@@ -308,8 +312,8 @@ def test_a_jobs_option_is_all_that_counts(
 def test_bad_usage_is_told_before_anything_runs(
     nights: Nights, capsys, words: list[str], message: str
 ) -> None:
-    with pytest.raises(FileNotFoundError):
-        nights.run({}, *words)  # no folder was made
+    assert nights.run({}, *words) == 2
+    assert not nights.folder.exists()
     assert message in capsys.readouterr().err
 
 
