@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 NIGHTLY = (
     "measured",
@@ -34,3 +36,14 @@ def import_scripts(*names: str) -> Iterator[dict[str, Any]]:
         sys.path.remove(str(SCRIPTS))
         for name in names:
             sys.modules.pop(name, None)
+
+
+def share_scripts(*names: str) -> Any:
+    """A fixture of those scripts, for all tests of a module."""
+
+    @pytest.fixture(scope="module")
+    def scripts() -> Iterator[dict[str, Any]]:
+        with import_scripts(*names) as found:
+            yield found
+
+    return scripts

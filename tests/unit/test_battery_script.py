@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from imported_scripts import import_scripts
+import verdict_samples
+from imported_scripts import share_scripts
 
 from distbench.verdict import Finding, Run, Status
 
@@ -24,10 +24,7 @@ NAMES = (
 )
 
 
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*NAMES) as modules:
-        yield modules
+scripts = share_scripts(*NAMES)
 
 
 @pytest.fixture
@@ -48,34 +45,19 @@ def files(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def make_run(tier: str, status: Status, **changes: Any) -> Run:
-    return Run(
-        scenario="x",
-        cluster="mwms:2",
-        path="default",
-        workload="linear",
-        tier=tier,
-        status=status,
-        seconds=1.0,
-        **changes,
-    )
+    given = {"path": "default", "workload": "linear", "worst": None, **changes}
+    return verdict_samples.make_run(status, tier=tier, **given)
 
 
 def make_finding(**changes: Any) -> Finding:
     given = {
         "code": "clip-before-reduction",
-        "phase": "reduced_gradient",
-        "step": 0,
         "variable": "kernel",
-        "replicas": (0, 1),
-        "ratio": 1.4,
-        "error": 1.0,
-        "bound": 0.0,
-        "explanation": "every replica clips",
         "confidence": 1.0,
         "origin": "framework",
         **changes,
     }
-    return Finding(**given)
+    return verdict_samples.make_finding(**given)
 
 
 def make_row(scripts: Any, case: Any, *runs: Run, cluster: str = "mwms:2") -> Any:

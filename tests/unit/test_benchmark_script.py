@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from imported_scripts import import_scripts
+from imported_scripts import share_scripts
 
 _NAMES = (
     "measured",
@@ -22,10 +21,7 @@ _NAMES = (
 )
 
 
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*_NAMES) as found:
-        yield found
+scripts = share_scripts(*_NAMES)
 
 
 def test_each_case_has_a_name_of_its_own(scripts: dict[str, Any]) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from imported_scripts import import_scripts
+from imported_scripts import share_scripts
 from tallied import make_comparison
 
 from distbench.faults import FAULTS
@@ -35,10 +34,7 @@ NAMES = (
 )
 
 
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*NAMES) as modules:
-        yield modules
+scripts = share_scripts(*NAMES)
 
 
 def make_cell(**changes: Any) -> Cell:

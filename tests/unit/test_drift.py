@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import verdict_samples
 from recorded_runs import train
 
 from distbench.checking.drift import (
@@ -163,16 +164,8 @@ FOUND = Finding(
 
 
 def make_run(status: Status, *codes: str) -> Run:
-    return Run(
-        scenario="embedding-adam-mwms:2@gpu-default",
-        cluster="mwms:2@gpu",
-        path="default",
-        workload="embedding",
-        tier="bounded",
-        status=status,
-        seconds=2.0,
-        findings=tuple(replace(FOUND, code=code) for code in codes),
-    )
+    findings = tuple(replace(FOUND, code=code) for code in codes)
+    return verdict_samples.make_run(status, cluster="mwms:2@gpu", findings=findings)
 
 
 LATER = TraceKey(step=2, phase="variable", variable=TABLE, replica=0)

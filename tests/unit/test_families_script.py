@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from imported_scripts import import_scripts
+from imported_scripts import share_scripts
 from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.errors import BadInputError, ClusterError
@@ -26,10 +26,7 @@ NAMES = (
 CLIP = make_finding(code="clip-before-reduction", origin="framework")
 
 
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*NAMES) as modules:
-        yield modules
+scripts = share_scripts(*NAMES)
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from imported_scripts import NIGHTLY, import_scripts
+from imported_scripts import NIGHTLY, share_scripts
 from verdict_samples import make_run, make_verdict
 from waiting import comes_true, is_gone_soon
 
@@ -24,10 +24,7 @@ from distbench.verdict.document import verdict_to_json
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*NIGHTLY) as modules:
-        yield modules
+scripts = share_scripts(*NIGHTLY)
 
 
 def make_machine(gpus: int = 0, cores: int = 2) -> Machine:

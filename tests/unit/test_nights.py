@@ -7,13 +7,12 @@ import datetime
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from imported_scripts import NIGHTLY, import_scripts
+from imported_scripts import NIGHTLY, share_scripts
 from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.history.store import History
@@ -23,10 +22,7 @@ from distbench.verdict.document import verdict_from_json
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*NIGHTLY) as modules:
-        yield modules
+scripts = share_scripts(*NIGHTLY)
 
 
 class Nights:
@@ -65,8 +61,8 @@ class Nights:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        for self.folder in self._list_folders() - known:
-            break  # bad usage begins no night
+        if begun := self._list_folders() - known:  # bad usage begins no night
+            (self.folder,) = begun
         return int(code)
 
     def _list_folders(self) -> set[Path]:

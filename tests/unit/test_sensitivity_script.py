@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from imported_scripts import import_scripts
+from imported_scripts import share_scripts
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
@@ -28,10 +27,7 @@ NAMES = (
 )
 
 
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*NAMES) as modules:
-        yield modules
+scripts = share_scripts(*NAMES)
 
 
 # --- bisecting ----------------------------------------------------------------------

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from imported_scripts import import_scripts
+from imported_scripts import share_scripts
 from tallied import make_comparison
 from training_simulator import observe
 
@@ -24,10 +23,7 @@ ROOT = Path(__file__).parents[2]
 NAMES = ("measured", "tally", "own_optimizers", "soak_draws", "soak_counts", "soak")
 
 
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[dict[str, Any]]:
-    with import_scripts(*NAMES) as modules:
-        yield modules
+scripts = share_scripts(*NAMES)
 
 
 def test_quantiles_are_right_to_a_bin(scripts: Any) -> None:

@@ -59,17 +59,15 @@ def make_verdict(*runs: Run) -> Verdict:
         make_run(
             Status.FAIL,
             FINDING,
-            Finding(
-                **{
-                    **{f: getattr(FINDING, f) for f in FINDING.__slots__},
-                    "ratio": None,
-                    "error": math.nan,
-                    "bound": math.inf,
-                    "explanation": '\x00 é\u2028"</script>',
-                    "origin": "framework",
-                    "warning": True,
-                    "variables": ("a", ""),
-                }
+            replace(
+                FINDING,
+                ratio=None,
+                error=math.nan,
+                bound=math.inf,
+                explanation='\x00 é\u2028"</script>',
+                origin="framework",
+                warning=True,
+                variables=("a", ""),
             ),
             worst=Worst(phase="loss", variable="é", error_over_bound=-math.inf),
             references={"loss": "one device", "": ""},
@@ -95,7 +93,7 @@ def test_a_verdict_comes_back_from_json(run: Run) -> None:
 def test_numbers_that_are_not_finite_are_words() -> None:
     run = make_run(
         Status.FAIL,
-        Finding(**{**_fields(FINDING), "ratio": math.inf, "error": math.nan}),
+        replace(FINDING, ratio=math.inf, error=math.nan),
         worst=Worst(phase="loss", variable="", error_over_bound=-math.inf),
     )
     document = json.loads(verdict_to_json(make_verdict(run)))
@@ -251,10 +249,6 @@ def test_a_verdict_on_nothing_says_what_was_lacking() -> None:
 
 def test_a_passed_verdict_raises_nothing() -> None:
     make_verdict(make_run(Status.PASS), make_run(Status.SKIPPED)).raise_for_status()
-
-
-def _fields(finding: Finding) -> dict:
-    return {name: getattr(finding, name) for name in Finding.__slots__}
 
 
 def test_a_verdict_is_one_line_at_a_prompt() -> None:
