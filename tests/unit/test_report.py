@@ -1,33 +1,23 @@
-"""What the user reads: table, findings, progress, JUnit, HTML."""
+"""What the user reads: table, findings, HTML."""
 
 from __future__ import annotations
 
 import io
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
-from xml.etree import ElementTree
 
 import pytest
-from input_checks import check_escaped, check_junit
+from input_checks import check_escaped
 from rich.console import Console
-from verdict_samples import EVIL, make_finding, make_run, make_verdict
+from verdict_samples import EVIL, FAILED, TEXTS, make_finding, make_run, make_verdict
 
 from distbench.escape import escape_controls
 from distbench.options import CheckOptions
 from distbench.report.junit import verdict_to_junit
 from distbench.report.page import verdict_to_html
-from distbench.report.progress import BarProgress, LineProgress, make_progress
 from distbench.report.table import make_table, render_verdict
 from distbench.report.words import collect_findings, format_command, join_words
-from distbench.scenario import Scenario
 from distbench.verdict import Status, Verdict
-
-FAILED = make_verdict(
-    make_run(Status.FAIL, findings=(make_finding(),)),
-    make_run(Status.FAIL, findings=(make_finding(ratio=0.6),), tier="exact"),
-    make_run(Status.SKIPPED, message="need 2 GPUs, have 0", checked=0, worst=None),
-)
 
 
 def print_verdict(verdict: Verdict, options: CheckOptions | None = None) -> str:
@@ -168,10 +158,6 @@ def test_names_can_neither_steer_the_terminal_nor_break_the_report() -> None:
     page.encode()
 
 
-TEXTS = ["", "plain", EVIL, "a\nb\r\x85\u2028", "\ud800\udfff\ufffe", "]]><&'\""]
-TEXTS += ["a\u2029b", "\ue000\U0010fffd", "\u202e\u200b", "\u0378", "a\xa0b\u3000"]
-
-
 @pytest.mark.parametrize("text", TEXTS)
 def test_escaped_text_is_printable(text: str) -> None:
     check_escaped(text)
@@ -256,128 +242,6 @@ def test_a_run_of_several_checks_is_reproduced_with_its_own_options() -> None:
 )
 def test_lists_are_words(count: int, expected: str) -> None:
     assert join_words(map(str, range(count))) == expected
-
-
-def make_scenario(workload: str, cluster: str, path: str = "default") -> Scenario:
-    return Scenario(target="o.py:adam", workload=workload, cluster=cluster, path=path)
-
-
-def test_progress_without_a_terminal_is_plain_lines() -> None:
-    stream = io.StringIO()
-    console = Console(file=io.StringIO())
-    planned = [make_scenario("mlp", "ps:1+1"), make_scenario("mlp", "mwms:2", "none")]
-    with make_progress(console, stream) as progress:
-        assert isinstance(progress, LineProgress)
-        progress.plan(planned)
-        progress.start("mlp-adam-mwms:2-none")
-        progress.finish(make_run(Status.FAIL))
-    assert stream.getvalue() == (
-        "2 scenarios\n"
-        "[2/2] mlp-adam-mwms:2-none ...\n"
-        "[2/2] mlp-adam-mwms:2-none [bounded]: fail (412 checked, 0.9 s)\n"
-    )
-
-
-def test_one_scenario_is_told_in_the_singular() -> None:
-    stream = io.StringIO()
-    LineProgress(stream).plan([make_scenario("mlp", "mwms:2")])
-    assert stream.getvalue() == "1 scenario\n"
-
-
-def test_progress_on_a_terminal_is_a_bar_for_each_cluster() -> None:
-    stream = io.StringIO()
-    console = Console(file=stream, force_terminal=True, width=120)
-    planned = [
-        make_scenario(workload, cluster)
-        for workload in ("mlp", "linear")
-        for cluster in ("mirrored:2", "mwms:2")
-    ]
-    with make_progress(console) as progress:
-        assert isinstance(progress, BarProgress)
-        progress.plan(planned)
-        progress.start("mlp-adam-mwms:2-default")
-        progress._bars.refresh()
-        for tier in ("exact", "bounded"):
-            progress.finish(make_run(scenario="mlp-adam-mwms:2-default", tier=tier))
-        progress.start("linear-adam-mwms:2-default")
-        rows = {row.description: row for row in progress._bars.tasks}
-    assert list(rows) == ["mirrored:2", "mwms:2"]
-    assert (rows["mwms:2"].completed, rows["mwms:2"].total) == (1, 2)
-    assert rows["mwms:2"].fields["scenario"] == "linear-adam-mwms:2-default"
-    assert (rows["mirrored:2"].completed, rows["mirrored:2"].started) == (0, False)
-    assert "mlp-adam-mwms:2-default" in stream.getvalue()
-
-
-@pytest.mark.parametrize("name", ["", "NO_COLOR"], ids=["colours", "no-colours"])
-def test_no_color_leaves_colours_out(monkeypatch: pytest.MonkeyPatch, name) -> None:
-    for variable in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    if name:
-        monkeypatch.setenv(name, "1")
-    stream = io.StringIO()
-    console = Console(file=stream, force_terminal=True, width=120)
-    with make_progress(console) as progress:
-        progress.plan([make_scenario("mlp", "mwms:2")])
-        progress.start("mlp-adam-mwms:2-default")
-    console.print(render_verdict(FAILED, CheckOptions()))
-    codes = re.findall(r"\x1b\[([0-9;]*)m", stream.getvalue())
-    is_color = [re.fullmatch(r"(.*;)?(3[0-8]|4[0-8]|9[0-7])(;.*)?", c) for c in codes]
-    assert any(is_color) is not bool(name)
-
-
-def test_junit_counts_and_explains() -> None:
-    suite = ElementTree.fromstring(verdict_to_junit(FAILED)).find("testsuite")
-    assert suite is not None
-    assert {k: suite.get(k) for k in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "3",
-        "failures": "2",
-        "errors": "0",
-        "skipped": "1",
-    }
-    failure = suite.find("testcase/failure")
-    assert failure is not None
-    assert "nobody sums" in (failure.text or "")
-
-
-@pytest.mark.parametrize(
-    ("status", "tag"),
-    [
-        ("pass", None),
-        ("fail", "failure"),
-        ("error", "error"),
-        ("undecidable", "error"),
-        ("vacuous", "error"),
-        ("refused", "skipped"),
-        ("skipped", "skipped"),
-    ],
-)
-def test_junit_has_a_word_for_each_status(status: str, tag: str | None) -> None:
-    document = verdict_to_junit(make_verdict(make_run(Status(status))))
-    case = ElementTree.fromstring(document).find("testsuite/testcase")
-    assert case is not None
-    assert [child.tag for child in case] == ([tag] if tag else [])
-
-
-def test_junit_says_when_and_where() -> None:
-    begun = datetime(2026, 3, 1, 1, 17, 5, tzinfo=timezone.utc)
-    known = {"distbench": "0.1", "machine": {"cores": 2, "gpus": ["A", "B"]}}
-    verdict = make_verdict(make_run(), begun=begun, environment=known)
-    suite = ElementTree.fromstring(verdict_to_junit(verdict)).find("testsuite")
-    assert suite is not None
-    assert suite.get("timestamp") == "2026-03-01T01:17:05"
-    properties = {p.get("name"): p.get("value") for p in suite.iter("property")}
-    assert properties == {
-        "distbench": "0.1",
-        "machine.cores": "2",
-        "machine.gpus": "A, B",
-    }
-    assert "timestamp" not in verdict_to_junit(make_verdict(make_run()))
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_junit_is_well_formed_whatever_the_names(text: str) -> None:
-    check_junit(text)
 
 
 def test_a_detail_is_indented_and_not_filled_up_with_spaces() -> None:

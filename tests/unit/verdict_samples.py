@@ -58,3 +58,25 @@ def make_verdict(*runs: Run, **changes) -> Verdict:
         **changes,
     }
     return Verdict(runs=runs, **settings)
+
+
+FAILED = make_verdict(
+    make_run(Status.FAIL, findings=(make_finding(),)),
+    make_run(Status.FAIL, findings=(make_finding(ratio=0.6),), tier="exact"),
+    make_run(Status.SKIPPED, message="need 2 GPUs, have 0", checked=0, worst=None),
+)
+
+TEXTS = [
+    "",
+    "plain",
+    EVIL,
+    "a\nb\r\x85\u2028",
+    "\ud800\udfff\ufffe",
+    "]]><&'\"",
+    "a\u2029b",
+    "\ue000\U0010fffd",
+    "\u202e\u200b",
+    "\u0378",
+    "a\xa0b\u3000",
+]
+"""Words that steer terminals, turn text, end what they stand in, or are no words."""
