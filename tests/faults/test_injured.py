@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ _CASES = [
 
 
 @pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A TMPDIR of the run's own, and a mark that tells its processes."""
     monkeypatch.syspath_prepend(SCRIPTS)
     place = tmp_path / "tmp"
@@ -59,8 +58,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv(_LEFTOVERS.MARK, uuid.uuid4().hex)
-    yield place
-    tempfile.tempdir = None
+    return place
 
 
 @pytest.mark.parametrize("case", _CASES)

@@ -147,46 +147,42 @@ def test_only_who_sets_no_deadline_has_patience_with_tasks_that_compute(
     assert deadline.allowed_s == most
 
 
+class Asked(Spares):
+    """Keeps what it was asked for, and hands itself out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[Any] = []
+
+    def take(self, key: Any, *_: Any) -> Any:
+        self.keys.append(key)
+        return self
+
+
 def test_a_spare_is_taken_however_much_time_is_left(tmp_path: Path) -> None:
-    keys = []
-
-    class Asked(Spares):
-        def take(self, key: Any, *_: Any) -> Any:
-            keys.append(key)
-            return self
-
     with RunDirectory(tmp_path) as directory:
-        launch = Launch(directory=directory, spares=Asked())
+        launch = Launch(directory=directory, spares=(spares := Asked()))
         for timeout_s, seed in ((7.0, 1), (9.0, 1), (9.0, 2)):
             scenario = Scenario(target="a.b:c", seed=seed)
             launch.start_cluster(ONE, make_opening(scenario, Deadline(timeout_s)))
-    assert keys[0] == keys[1] != keys[2]
+    first, again, other = spares.keys
+    assert first == again != other
 
 
 @pytest.mark.parametrize("memory_gib", [None, 1.0])
 def test_a_spare_was_started_in_the_same_way(
     tmp_path: Path, memory_gib: float | None
 ) -> None:
-    keys = []
-
-    class Asked(Spares):
-        def take(self, key: Any, *_: Any) -> Any:
-            keys.append(key)
-            return self
-
     opening = make_opening(Scenario(target="a.b:c"), Deadline(9.0))
     with RunDirectory(tmp_path) as directory:
-        launch = Launch(directory=directory, spares=Asked())
+        launch = Launch(directory=directory, spares=(spares := Asked()))
         launch.start_cluster(ONE, opening)
         replace(launch, memory_gib=memory_gib).start_cluster(ONE, opening)
-    assert (keys[0] == keys[1]) is (memory_gib is None)
+    first, other = spares.keys
+    assert (first == other) is (memory_gib is None)
 
 
 def test_nobody_waits_on_other_machines(tmp_path: Path) -> None:
-    class Asked(Spares):
-        def take(self, *_: Any) -> Any:
-            raise AssertionError
-
     class Far(Engine):
         def inspect(self) -> Machine:
             raise AssertionError
@@ -199,6 +195,7 @@ def test_nobody_waits_on_other_machines(tmp_path: Path) -> None:
 
     opening = make_opening(Scenario(target="a.b:c"), Deadline(9.0))
     with RunDirectory(tmp_path) as directory:
-        launch = Launch(directory=directory, spares=Asked(), engine=Far())
+        launch = Launch(directory=directory, spares=(spares := Asked()), engine=Far())
         with pytest.raises(ClusterError, match="far away"):
             launch.start_cluster(ONE, opening)
+    assert spares.keys == []
