@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from gradient_values import to_array
 from simulated_rule import Rule
-from training_simulator import TRAINED, Fault, observe
-from wrong_steps import take_rule
-
-from distbench.diagnose.judge import judge
+from training_simulator import TRAINED
+from wrong_steps import judge_rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +46,7 @@ RULE = Collecting(name="adam")
 
 def judge_update(rule, replicas=2):
     """With another rule on the cluster than on one device."""
-    fault = Fault(update=take_rule(rule))
-    evidence = observe(fault, rule=RULE, steps=4, replicas=replicas, sparse=False)
-    return judge(evidence).findings
+    return judge_rule(rule, RULE, steps=4, replicas=replicas, sparse=False)
 
 
 @pytest.mark.parametrize(

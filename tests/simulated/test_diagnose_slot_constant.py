@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from gradient_values import to_array
 from simulated_rule import Rule
-from training_simulator import Fault, observe
-from wrong_steps import take_rule
-
-from distbench.diagnose.judge import judge
+from wrong_steps import find_in_slots
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +34,14 @@ class Believing(Rule):
 RULE = Believing(name="momentum", epsilon=0.1)
 
 
-def judge_update(rule):
-    """With another rule on the cluster than on one device."""
-    evidence = observe(Fault(update=take_rule(rule)), rule=RULE, steps=3, replicas=2)
-    (finding,) = judge(evidence).findings
-    assert finding.phase == "slot"
-    return finding
-
-
 @pytest.mark.parametrize("epsilon", [0.05, 0.2])
 def test_another_constant_is_told(epsilon):
-    found = judge_update(replace(RULE, epsilon=epsilon))
+    found = find_in_slots(replace(RULE, epsilon=epsilon), RULE)
     assert found.code == "hyperparameter-differs"
     assert f"off by the same {epsilon - 0.1:+g}, whatever" in found.explanation
     assert found.confidence == pytest.approx(1)
 
 
 def test_what_moves_with_the_gradient_is_no_constant():
-    found = judge_update(replace(RULE, slope=0.01))
+    found = find_in_slots(replace(RULE, slope=0.01), RULE)
     assert "another constant" not in found.explanation

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from gradient_values import to_array
 from simulated_rule import Rule
-from training_simulator import Fault, observe
-from wrong_steps import take_rule
-
-from distbench.diagnose.judge import judge
+from wrong_steps import find_in_slots
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +34,14 @@ class Forgetting(Rule):
 RULE = Forgetting(name="momentum")
 
 
-def judge_update(rule):
-    """With another rule on the cluster than on one device."""
-    evidence = observe(Fault(update=take_rule(rule)), rule=RULE, steps=3, replicas=2)
-    (finding,) = judge(evidence).findings
-    assert finding.phase == "slot"
-    return finding
-
-
 @pytest.mark.parametrize("exponent", [0.4, 0.6])
 def test_a_decay_that_follows_another_count_is_told(exponent):
-    found = judge_update(replace(RULE, exponent=exponent))
+    found = find_in_slots(replace(RULE, exponent=exponent), RULE)
     assert (found.code, found.step) == ("hyperparameter-differs", 1)
     assert found.ratio == pytest.approx(2 ** (0.8 - exponent), rel=1e-4)
     assert "another decay" in found.explanation
 
 
 def test_what_takes_something_else_goes_elsewhere():
-    found = judge_update(replace(RULE, exponent=0.4, off=0.25))
+    found = find_in_slots(replace(RULE, exponent=0.4, off=0.25), RULE)
     assert "another decay" not in found.explanation

@@ -6,8 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 from gradient_values import add_up, add_values, map_values, scale, to_array
-from training_simulator import BIAS, HEAD, TRAINED, Setup, Simulation, reduce_with
+from training_simulator import (
+    BIAS,
+    HEAD,
+    TRAINED,
+    Fault,
+    Setup,
+    Simulation,
+    observe,
+    reduce_with,
+)
 
+from distbench.diagnose.judge import judge
 from distbench.trace import SparseRows
 
 
@@ -26,6 +36,19 @@ def on(paths, change):
 def take_rule(rule):
     """An update by another rule than one device's."""
     return lambda new, old, gradients, run: rule.update(old, gradients)
+
+
+def judge_rule(rule, due, **setup):
+    """What is found where a cluster has another rule than one device."""
+    fault = Fault(update=take_rule(rule))
+    return judge(observe(fault, rule=due, **{"replicas": 2, **setup})).findings
+
+
+def find_in_slots(rule, due):
+    """What is found there, if it is one finding and its slots are wrong first."""
+    (finding,) = judge_rule(rule, due, steps=3)
+    assert finding.phase == "slot"
+    return finding
 
 
 def reduce_some(paths, combine):
