@@ -140,26 +140,20 @@ def test_a_share_of_the_shards_mean_is_not_run_from_earlier_variables(
 
 def _count_replica_ids(file: str) -> dict[bool, int]:
     """Runs in a task: ops that tell a replica its number, without taps and with."""
-    from distbench.cluster import ClusterSpec
+    from in_task import open_session, open_strategy
+
     from distbench.scenario import Scenario
     from distbench.scenario.choices import PROGRAM
     from distbench.target import parse_target
     from distbench.target.loading import load_target
-    from distbench.worker.process.strategies import configure_runtime, make_strategy
-    from distbench.worker.stepping.session import Session
-    from distbench.worker.subjects.sizes import find_sizes
     from distbench.worker.subjects.user_program import UserProgram
 
-    spec = ClusterSpec.parse("mirrored:2@cpu")
+    spec, strategy = open_strategy("mirrored:2@cpu")
     scenario = Scenario(target=file, workload=PROGRAM, cluster="mirrored:2")
-    configure_runtime(spec, "worker", 0)
-    strategy = make_strategy(spec)
     counts = {}
     for tapped in (False, True):
         program = UserProgram(load_target(parse_target(f"{file}:Program"))())
-        session = Session(program, strategy, spec, spec.tasks[0], tapped=tapped)
-        sizes = find_sizes(program, scenario, spec.replicas)
-        shards = list(sizes.cut(0, program.data(0)))
+        session, shards = open_session(program, scenario, strategy, spec, tapped=tapped)
         graph = session.prepare(session.make_step(), shards)
         counts[tapped] = sum("replica_id" in op.name for op in graph.get_operations())
     return counts
@@ -212,23 +206,19 @@ def test_a_fork_server_asks_what_each_task_would_ask() -> None:
 
 def _name_taps(file: str) -> tuple[set[str], int]:
     """Runs in a task: how taps are called, and how many there are."""
-    from distbench.cluster import ClusterSpec
+    from in_task import open_session, open_strategy
+
     from distbench.scenario import Scenario
     from distbench.target import parse_target
     from distbench.target.loading import load_target
-    from distbench.worker.process.strategies import configure_runtime, make_strategy
-    from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.kinds import make_program
-    from distbench.worker.subjects.sizes import find_sizes
 
-    spec = ClusterSpec.parse("mirrored:2@cpu")
+    spec, strategy = open_strategy("mirrored:2@cpu")
     scenario = Scenario(target=file, workload="linear", cluster="mirrored:2")
-    configure_runtime(spec, "worker", 0)
     target = load_target(parse_target(f"{file}:make_keras2_adam"))
     program = make_program(target, scenario)
-    session = Session(program, make_strategy(spec), spec, spec.tasks[0])
-    sizes = find_sizes(program, scenario, spec.replicas)
-    session.prepare(session.make_step(), list(sizes.cut(0, program.data(0))))
+    session, shards = open_session(program, scenario, strategy, spec)
+    session.prepare(session.make_step(), shards)
     names = [sink.name for sinks in session.board._sinks.values() for sink in sinks]
     return set(names), len(names)
 
@@ -242,21 +232,19 @@ def test_taps_are_made_by_one_op() -> None:
 
 def _may_reduce_again(target: str) -> bool:
     """Runs in a task: whether a program may reduce what it reduced before."""
-    from distbench.cluster import ClusterSpec
+    from in_task import open_session, open_strategy
+
     from distbench.scenario import Scenario
     from distbench.scenario.choices import PROGRAM
     from distbench.target import parse_target
     from distbench.target.loading import load_target
     from distbench.worker.one_device.reference import Reference
-    from distbench.worker.process.strategies import configure_runtime, make_strategy
-    from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.user_program import UserProgram
 
-    spec = ClusterSpec.parse("one@cpu")
-    configure_runtime(spec, "worker", 0)
+    spec, strategy = open_strategy("one@cpu")
     program = UserProgram(load_target(parse_target(target))())
-    session = Session(program, make_strategy(spec), spec, spec.tasks[0])
     scenario = Scenario(target=target, workload=PROGRAM, cluster="mirrored:2")
+    session, _ = open_session(program, scenario, strategy, spec)
     return Reference(session, scenario, 2).exchanged.may_reduce_again
 
 

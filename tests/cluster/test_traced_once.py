@@ -14,24 +14,19 @@ MODELS = Path(__file__).with_name("keras_models.py")
 
 def _count_traces(name: str) -> tuple[int, int]:
     """Runs in a task: traces of a model's train function, prepared and after `fit`."""
-    from distbench.cluster import ClusterSpec, Task
+    from in_task import open_session, open_strategy
+
     from distbench.scenario import Scenario
     from distbench.scenario.choices import MODEL
     from distbench.target import parse_target
     from distbench.target.loading import load_target
-    from distbench.worker.process.strategies import configure_runtime, make_strategy
-    from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.fit_steps import find_traced
     from distbench.worker.subjects.kinds import make_program
-    from distbench.worker.subjects.sizes import find_sizes
 
-    spec = ClusterSpec.parse("mirrored:2@cpu")
+    spec, strategy = open_strategy("mirrored:2@cpu")
     scenario = Scenario(target=name, workload=MODEL, cluster="mirrored:2")
-    configure_runtime(spec, "worker", 0)
     program = make_program(load_target(parse_target(f"{MODELS}:{name}")), scenario)
-    task = Task(role="worker", index=0)
-    session = Session(program, make_strategy(spec), spec, task)
-    shards = list(find_sizes(program, scenario, 2).cut(0, program.data(0)))
+    session, shards = open_session(program, scenario, strategy, spec)
     step = session.make_step()
     session.prepare(step, shards)
     traced = find_traced(step._function)
@@ -65,13 +60,10 @@ def _count_step_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
     """Runs in a task: by optimizer, traces of its step, and what its own code saw."""
     import tensorflow as tf
     import tf_keras
+    from in_task import open_session, open_strategy
 
-    from distbench.cluster import ClusterSpec
     from distbench.scenario import Scenario
-    from distbench.worker.process.strategies import configure_runtime, make_strategy
-    from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.kinds import make_program
-    from distbench.worker.subjects.sizes import find_sizes
 
     seen: list[bool] = []
 
@@ -93,9 +85,7 @@ def _count_step_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
         def aggregate_gradients(self, grads_and_vars):
             return list(super().aggregate_gradients(grads_and_vars))
 
-    spec = ClusterSpec.parse(cluster)
-    configure_runtime(spec, "worker", 0)
-    strategy = make_strategy(spec)
+    spec, strategy = open_strategy(cluster)
     kinds = {
         "own": LooksForItsSlots,
         "own v1": LooksBeforeTheMerge,
@@ -108,9 +98,7 @@ def _count_step_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
     for name, kind in kinds.items():
         scenario = Scenario(target=name, workload="linear", cluster=cluster)
         program = make_program(lambda kind=kind: kind(0.1, momentum=0.5), scenario)
-        session = Session(program, strategy, spec, spec.tasks[0])
-        sizes = find_sizes(program, scenario, spec.replicas)
-        shards = list(sizes.cut(0, program.data(0)))
+        session, shards = open_session(program, scenario, strategy, spec)
         step = session.make_step()
         session.prepare(step, shards)
         session.run(step, shards)
@@ -137,15 +125,12 @@ def _count_fit_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
     """Runs in a task: by model, traces of its train function, and what its step saw."""
     import numpy as np
     import tf_keras
+    from in_task import open_session, open_strategy
 
-    from distbench.cluster import ClusterSpec
     from distbench.scenario import Scenario
     from distbench.scenario.choices import MODEL
-    from distbench.worker.process.strategies import configure_runtime, make_strategy
-    from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.fit_steps import find_traced
     from distbench.worker.subjects.kinds import make_program
-    from distbench.worker.subjects.sizes import find_sizes
 
     seen: list[bool] = []
 
@@ -158,9 +143,7 @@ def _count_fit_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
         rng = np.random.default_rng(step)
         return rng.normal(size=(8, 3)).astype("float32"), np.ones((8, 1), "float32")
 
-    spec = ClusterSpec.parse(cluster)
-    configure_runtime(spec, "worker", 0)
-    strategy = make_strategy(spec)
+    spec, strategy = open_strategy(cluster)
     counts = {}
     for name, kind in {"stock": tf_keras.Sequential, "own": LooksForItsSlots}.items():
 
@@ -176,8 +159,7 @@ def _count_fit_traces(cluster: str) -> dict[str, tuple[int, list[bool]]]:
         make.data = draw
         scenario = Scenario(target=name, workload=MODEL, cluster=cluster)
         program = make_program(make, scenario)
-        session = Session(program, strategy, spec, spec.tasks[0])
-        shards = list(find_sizes(program, scenario, spec.replicas).cut(0, draw(0)))
+        session, shards = open_session(program, scenario, strategy, spec)
         step = session.make_step()
         session.prepare(step, shards)
         session.run(step, shards)
@@ -200,13 +182,11 @@ def _find_open_steps() -> dict[str, bool]:
     """Runs in a task: by program, whether one trace takes its shards of all sizes."""
     import numpy as np
     import tensorflow as tf
+    from in_task import open_session, open_strategy
 
-    from distbench.cluster import ClusterSpec
     from distbench.scenario import Scenario
     from distbench.scenario.choices import PROGRAM
     from distbench.worker.one_device.reference import Reference
-    from distbench.worker.process.strategies import configure_runtime, make_strategy
-    from distbench.worker.stepping.session import Session
     from distbench.worker.subjects.user_program import UserProgram
 
     class Weighed:
@@ -242,13 +222,12 @@ def _find_open_steps() -> dict[str, bool]:
         "a static size": lambda x: 1 / x.shape[0],
         "a random number": lambda x: tf.random.uniform([], 1.0, 1.5),
     }
-    spec = ClusterSpec.parse("one@cpu")
-    configure_runtime(spec, "worker", 0)
-    strategy = make_strategy(spec)
+    spec, strategy = open_strategy("one@cpu")
     found = {}
     for name, weigh in weights.items():
         scenario = Scenario(target="x", workload=PROGRAM, cluster="mirrored:2")
-        session = Session(UserProgram(Weighed(weigh)), strategy, spec, spec.tasks[0])
+        program = UserProgram(Weighed(weigh))
+        session, _ = open_session(program, scenario, strategy, spec)
         found[name] = Reference(session, scenario, 2).shard_step.any_size
     return found
 
