@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from distbench.checking.failing import Failing
 from distbench.checking.origin import Control
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec, Task
+from distbench.evidence import Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.observe import Observation
 from distbench.observe.errand import Errand
@@ -24,54 +26,68 @@ from distbench.trace import Trace, TraceKey
 from distbench.trace.files import write_trace
 from distbench.verdict import Run, Status
 
+FIRST = Task(role="worker", index=0)
+BOTH: tuple[Tier, ...] = ("exact", "bounded")
+
 
 def _observe_nothing(item: Planned) -> Observation | tuple[Run, ...]:
     raise AssertionError(f"{item.scenario.id} is not to run again.")
 
 
+def plan(**scenario: Any) -> Planned:
+    """A scenario on CPUs."""
+    made = Scenario(target="m:f", **{"cluster": "mwms:2", **scenario})
+    spec = ClusterSpec.parse(f"{made.cluster}@cpu")
+    return Planned(scenario=made, spec=spec, optional=False)
+
+
+def fail(message: str = "it raised", **told: Any) -> TaskFailedError:
+    return TaskFailedError(message, **{"task": FIRST, "kind": "subject", **told})
+
+
+def judge(
+    item: Planned,
+    failure: TaskFailedError,
+    *,
+    asked: tuple[Tier, ...] = ("bounded",),
+    control: Callable[..., Control | None] = lambda *_, **__: None,
+    observe_again: Callable[[Planned], Any] = _observe_nothing,
+    **seen: Any,
+) -> list[Run]:
+    """The runs of a scenario that failed, in the tiers that were asked for."""
+    controls = cast(Controls, SimpleNamespace(run=control))
+    failing = Failing(asked, controls, observe_again)
+    return list(failing.judge(item, Observation(failure=failure, **seen), failure))
+
+
+def make_errand(folder: Path) -> Errand:
+    """Of a run that left its traces in a folder."""
+    return cast(Errand, SimpleNamespace(folder=folder, reference=folder))
+
+
+def ask_nobody(*_: object) -> Control | None:
+    raise AssertionError("Nobody asks whose fault it is.")
+
+
 def test_a_broken_cluster_is_told_for_the_tiers_that_the_data_can_have() -> None:
     """As a failure of the subject is: 10 examples prove nothing to the exact tier."""
-    scenario = Scenario(target="m:f", workload="linear", cluster="mirrored:2")
-    item = Planned(
-        scenario=scenario, spec=ClusterSpec.parse("mirrored:2"), optional=False
-    )
-    failure = TaskFailedError(
-        "worker-0 died", task=Task(role="worker", index=0), kind="died"
-    )
-    controls = cast(Controls, None)  # Nobody asks whose fault it is.
-    failing = Failing(("exact", "bounded"), controls, _observe_nothing)
-    seen = Observation(failure=failure, tiers=("bounded",))
-    runs = list(failing.judge(item, seen, failure))
+    item, died = plan(workload="linear"), fail("worker-0 died", kind="died")
+    runs = judge(item, died, asked=BOTH, control=ask_nobody, tiers=("bounded",))
     assert [(run.tier, run.status) for run in runs] == [("bounded", Status.ERROR)]
 
 
 def test_a_failure_of_a_train_program_is_told_once() -> None:
     """It came for the exact tier as well, which no data of a user's can have."""
-    scenario = Scenario(target="m:f", workload=PIPELINE, cluster="mirrored:2")
-    item = Planned(
-        scenario=scenario, spec=ClusterSpec.parse("mirrored:2"), optional=False
-    )
-    failure = TaskFailedError(
-        "worker-0 died", task=Task(role="worker", index=0), kind="died"
-    )
-    failing = Failing(("exact", "bounded"), cast(Controls, None), _observe_nothing)
-    runs = failing.judge(item, Observation(failure=failure), failure)
+    item, died = plan(workload=PIPELINE), fail("worker-0 died", kind="died")
+    runs = judge(item, died, asked=BOTH, control=ask_nobody)
     assert [run.tier for run in runs] == ["bounded"]
 
 
 def test_who_raised_is_named_with_the_cluster_that_it_is_of() -> None:
     """A scenario that restores has another cluster, which trains before."""
-    scenario = Scenario(target="m:f", cluster="mwms:2", restore_from="mirrored:2")
-    spec = ClusterSpec.parse("mwms:2@cpu")
-    item = Planned(scenario=scenario, spec=spec, optional=False)
-    task = Task(role="worker", index=0)
-    for name, words in (("mirrored:2@cpu", "'mirrored:2@cpu'"), ("", f"'{spec}'")):
-        failure = TaskFailedError(
-            "worker-0 raised", task=task, kind="subject", cluster=name, phase="save"
-        )
-        controls = SimpleNamespace(run=lambda *_: None)
-        failing = Failing(("bounded",), cast(Controls, controls), _observe_nothing)
-        [run] = failing.judge(item, Observation(failure=failure), failure)
+    item = plan(restore_from="mirrored:2")
+    for name, words in (("mirrored:2@cpu", "'mirrored:2@cpu'"), ("", f"'{item.spec}'")):
+        [run] = judge(item, fail(cluster=name, phase="save"))
         assert f"task worker-0 of {words} raised" in run.findings[0].explanation
 
 
@@ -80,13 +96,7 @@ def test_what_a_cluster_that_trains_before_is_refused_is_refused(
     where: str, status: str
 ) -> None:
     """Its control is a stock optimizer on that same cluster."""
-    scenario = Scenario(target="m:f", cluster="ps:2+1", restore_from="mwms:2")
-    spec = ClusterSpec.parse("ps:2+1@cpu")
-    item = Planned(scenario=scenario, spec=spec, optional=False)
-    failure = TaskFailedError(
-        "worker-0 raised",
-        task=Task(role="worker", index=0),
-        kind="subject",
+    failure = fail(
         cluster="mwms:2@cpu",
         exception="InternalError",
         message="Multiple CPU devices",
@@ -98,9 +108,8 @@ def test_what_a_cluster_that_trains_before_is_refused_is_refused(
         is_it = scenario.cluster == where and not scenario.restore_from
         return Control(failure=failure) if is_it and str(spec) == "mwms:2@cpu" else None
 
-    controls = cast(Controls, SimpleNamespace(run=run))
-    failing = Failing(("bounded",), controls, _observe_nothing)
-    [run_] = failing.judge(item, Observation(failure=failure), failure)
+    item = plan(cluster="ps:2+1", restore_from="mwms:2")
+    [run_] = judge(item, failure, control=run)
     assert run_.status == status
     if status == "refused":
         assert "'mwms:2@cpu', which trains before: InternalError" in run_.message
@@ -118,14 +127,8 @@ def test_what_a_cluster_that_trains_before_is_refused_is_refused(
 def test_words_that_do_not_say_what_is_meant_are_explained(
     message: str, words: str, meant: bool
 ) -> None:
-    scenario = Scenario(target="m:f", cluster="mwms:2")
-    spec = ClusterSpec.parse("mwms:2@cpu")
-    item = Planned(scenario=scenario, spec=spec, optional=False)
-    task = Task(role="worker", index=0)
-    controls = cast(Controls, SimpleNamespace(run=lambda *_: None))
-    failure = TaskFailedError(message, task=task, kind="subject", message=message)
-    failing = Failing(("bounded",), controls, _observe_nothing)
-    [run] = failing.judge(item, Observation(failure=failure), failure)
+    failure = TaskFailedError(message, task=FIRST, kind="subject", message=message)
+    [run] = judge(plan(), failure)
     assert (words in run.findings[0].explanation) == meant
 
 
@@ -133,29 +136,21 @@ def test_workers_that_never_meet_are_told_with_the_steps_that_they_finished(
     tmp_path: Path,
 ) -> None:
     """Wherever the failure was: what was under way is no tier then."""
-    spec = ClusterSpec.parse("mwms:2@cpu")
-    item = Planned(
-        scenario=Scenario(target="m:f", cluster="mwms:2"), spec=spec, optional=False
-    )
+    item = plan()
     key = TraceKey(step=1, phase="loss", variable="", replica=0)
     part = Trace(
         name="", replicas=2, shards=(1, 1), variables=(), values={key: np.float32(1.0)}
     )
-    for task in spec.tasks:
+    for task in item.spec.tasks:
         write_trace(part, tmp_path, f"observed-bounded-{task}")
     wait = {"words": "collective 7", "mismatch": True, "number": 7, "shape": ""}
-    failure = TaskFailedError(
+    late = fail(
         "late",
-        task=spec.tasks[0],
         kind="timeout",
         phase="before_step",
-        collectives={spec.tasks[0]: {**wait, "shapes": [""], "node": "Reduce"}},
+        collectives={FIRST: {**wait, "shapes": [""], "node": "Reduce"}},
     )
-    controls = cast(Controls, SimpleNamespace(run=lambda *_, **__: None))
-    failing = Failing(("bounded",), controls, _observe_nothing)
-    errand = cast(Errand, SimpleNamespace(folder=tmp_path, reference=tmp_path))
-    seen = Observation(failure=failure, errand=errand, tiers=("bounded",))
-    [run] = failing.judge(item, seen, failure)
+    [run] = judge(item, late, errand=make_errand(tmp_path), tiers=("bounded",))
     assert run.findings[0].step == 2
 
 
@@ -163,14 +158,7 @@ def test_workers_that_never_meet_are_told_with_the_steps_that_they_finished(
 def test_what_is_raised_under_xla_is_told_with_the_option_that_leaves_it_out(
     jit: bool | None,
 ) -> None:
-    scenario = Scenario(target="m:f", cluster="mwms:2", jit=jit)
-    spec = ClusterSpec.parse("mwms:2@cpu")
-    item = Planned(scenario=scenario, spec=spec, optional=False)
-    task = Task(role="worker", index=0)
-    failure = TaskFailedError("it raised", task=task, kind="subject")
-    controls = cast(Controls, SimpleNamespace(run=lambda *_: None))
-    failing = Failing(("bounded",), controls, _observe_nothing)
-    [run] = failing.judge(item, Observation(failure=failure), failure)
+    [run] = judge(plan(jit=jit), fail())
     assert ("'jit=False'" in run.findings[0].explanation) == bool(jit)
 
 
@@ -192,26 +180,23 @@ def test_what_is_raised_of_uneven_shards_alone_is_told_with_even_ones(
     wanted: tuple[int, ...] | None,
     told: bool,
 ) -> None:
-    scenario = Scenario(target="m:f", workload="", cluster="mirrored:2", split=split)
-    spec = ClusterSpec.parse("mirrored:2@cpu")
-    item = Planned(scenario=scenario, spec=spec, optional=False)
+    item = plan(workload="", cluster="mirrored:2", split=split)
     reference = Trace(name="", replicas=1, shards=shards, variables=(), values={})
     write_trace(reference, tmp_path, "reference-bounded")
-    task = Task(role="worker", index=0)
-    failure = TaskFailedError("it raised", task=task, kind="subject", phase="loss")
     asked = []
 
     def observe_again(other: Planned) -> Observation:
         asked.append(other)
-        again = TaskFailedError(message, task=task, kind="subject")
-        return Observation(failure=again if message else None)
+        return Observation(failure=fail(message) if message else None)
 
-    controls = cast(Controls, SimpleNamespace(run=lambda *_: None))
-    failing = Failing(("bounded",), controls, observe_again)
-    errand = cast(Errand, SimpleNamespace(folder=tmp_path, reference=tmp_path))
-    seen = Observation(failure=failure, errand=errand, tiers=("bounded",))
-    [run] = failing.judge(item, seen, failure)
+    [run] = judge(
+        item,
+        fail(phase="loss"),
+        observe_again=observe_again,
+        errand=make_errand(tmp_path),
+        tiers=("bounded",),
+    )
     assert run.status is Status.FAIL
-    even = [replace(item, scenario=replace(scenario, split=wanted))] if wanted else []
-    assert asked == even
+    even = replace(item, scenario=replace(item.scenario, split=wanted or ()))
+    assert asked == ([even] if wanted else [])
     assert ("'split=(4, 4)'" in run.findings[0].explanation) == told
