@@ -115,4 +115,4 @@ def test_right_local_gradients_and_their_right_sum_are_proof_only_together(
 
 @pytest.mark.parametrize("place", [LOCAL, SUMMED], ids=["local", "summed"])
 def test_one_half_of_a_proof_alone_is_none(place: Place) -> None:
-    assert find_weak(place) == (("gradient", "empty"),)
+    assert find_weak(place) == (("gradient", "lacking"),)
