@@ -139,11 +139,7 @@ def _tell_values(one: Astray, meant: float) -> str:
         ratio = _tell_times(find_times([one]), meant, len(parts))
         return f"{told}{ratio}; all have the same, so look at what they exchange"
     if one.in_full == "numbers":
-        count = len(parts)
-        return (
-            f"{told}: each adds the same number before the sum, which has it {count} "
-            "times so; add it once, behind the sum"
-        )
+        return f"{told}: {_tell_number(one)}"
     if one.in_full == "limit":
         return (
             f"{told}: each holds its own addend of a sum over all against a limit for "
@@ -161,6 +157,25 @@ def _tell_values(one: Astray, meant: float) -> str:
             f"{told}: each takes its own addend of a sum over all for the whole of it"
         )
     return told
+
+
+def _tell_number(one: Astray) -> str:
+    """What becomes of a number that each replica adds to its addend of a sum.
+
+    Of a mean nobody knows here whether the rest of the loss makes up for an N-th.
+    """
+    count = len(one.parts)
+    if one.joined == "mean":
+        return (
+            "each adds the same number, and what they go on with is the mean of that, "
+            f"1/{count} of a sum that has the number {count} times; take the sum, "
+            "unless the rest of the loss makes up for that, and add the number once, "
+            "behind it"
+        )
+    return (
+        f"each adds the same number before the sum, which has it {count} times so; add "
+        "it once, behind the sum"
+    )
 
 
 def _tell_times(times: float | None, meant: float, n: int) -> str:

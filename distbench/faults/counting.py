@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.program import TRAINED
-from distbench.samples.replicas import count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.counting import NegativesOfAllCounted, OneMoreThanTheCount
 
 
@@ -32,3 +32,17 @@ class OneMoreThanTheMeanCount(OneMoreThanTheCount):
 
     def count(self, number):
         return super().count(number / count_replicas())
+
+
+@fault(
+    "statistics-not-synchronized",
+    "loss",
+    ("", *TRAINED),
+    like="huggingface/transformers#34242",
+    clusters=WIDE,
+)
+class MeanOfCountsWithOneMoreEach(OneMoreThanTheCount):
+    """Each replica counts one more, and the loss is divided by the mean of that."""
+
+    def join(self, own):
+        return all_reduce("mean", self.count(own))

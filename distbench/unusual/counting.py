@@ -120,7 +120,11 @@ class OneMoreThanTheCount(Program):
     def reduce_losses(self, losses, batch):
         weights = tf.cast(batch[2][:, 0] > 0, self.dtype)
         total = tf.reduce_sum(losses * weights)
-        return total / self.count(all_reduce("sum", tf.reduce_sum(weights)))
+        return total / self.join(tf.reduce_sum(weights))
+
+    def join(self, own):
+        """What the loss is divided by, of what each replica counts."""
+        return self.count(all_reduce("sum", own))
 
     def count(self, number):
         """What the loss is divided by, of the number of all."""
