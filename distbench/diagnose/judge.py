@@ -217,6 +217,8 @@ def _choose(evidence: Evidence, noise: Noise, whole: Weighed) -> Judgement:
     found = _find_told(list_readings(evidence, noise), noise)
     if found is not None and (found[0].settles or _ends(*found)):
         return found[1]
+    if found is not None and whole.has_right_losses and whole.refutes(found[1]):
+        return judgement or whole.explain()
     is_measure = whole.has_right_losses or exchanges(evidence, "data")
     if found is not None and not is_measure and _says_all(found[1], whole):
         # Nothing explains what is wrong with such a whole, and of a large model to find

@@ -30,7 +30,7 @@ from distbench.diagnose.outcome import name_outcomes
 from distbench.diagnose.readings import Reading, repeats
 from distbench.diagnose.stages import explain_chain
 from distbench.diagnose.turns import leave_out_turns
-from distbench.trace import COMPUTED, PHASES
+from distbench.trace import COMPUTED, PHASES, SUMMED
 from distbench.verdict import Finding, Status, Worst
 
 
@@ -105,6 +105,28 @@ class Weighed:
         links = [link.comparison for link in self._chain.broken]
         steps = [c.step for c in links if c.phase == "local_gradient"]
         return min(steps, default=None)
+
+    def refutes(self, judgement: Judgement) -> bool:
+        """Whether another reading finds a sum wrong that is one device's by this one.
+
+        Whatever its addends are: a mean of means may be what is due, where nobody says
+        what a shard's gradient counts. Only where any error of the sum would show.
+        """
+        sums = [
+            item.comparison
+            for item in self._judged
+            if item.comparison.phase in SUMMED
+            and item.comparison.relation == "reference"
+        ]
+        found = {(c.phase, c.step, c.variable) for c in sums}
+        right = found - {
+            (c.phase, c.step, c.variable) for c in sums if c.wrong or not c.effective
+        }
+        return any(
+            (finding.phase, finding.step, variable) in right
+            for finding in judgement.findings
+            for variable in finding.variables
+        )
 
     def explain(self) -> Judgement:
         """Say why it is wrong, where it is."""
