@@ -7,6 +7,7 @@ from distbench.compare.noise import Noise
 from distbench.compare.of_micro_steps import take_sums
 from distbench.compare.paired import gradients_add_up
 from distbench.diagnose.hypotheses.combined import COMBINED
+from distbench.diagnose.hypotheses.own_spreads import OF_OWN
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.rank import ALL
 from distbench.diagnose.readings import Reading
@@ -39,7 +40,10 @@ def tell_changed(
         named = Weighed(Reading(evidence=summed), noise).explain()
         if _is_known(named):
             return named
-    return told if code == COMBINED else None
+    # Beside what is not linear there may be mere means, which are told first.
+    found = {(finding.phase, finding.code) for finding in told.findings}
+    is_changed = any(("reduced_gradient", c) in found for c in (COMBINED, OF_OWN))
+    return told if is_changed else None
 
 
 def _is_known(judgement: Judgement) -> bool:

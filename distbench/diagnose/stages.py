@@ -37,6 +37,9 @@ from distbench.evidence import Evidence
 from distbench.trace import INITIAL, PHASES, SUMMED, Phase
 from distbench.verdict import Finding
 
+_SCALES = ("scale-error", "unexplained")
+"""Codes of a sum that is not that of its addends, for no reason that is known."""
+
 
 def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     """A finding for each cause, in causal order."""
@@ -57,7 +60,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         links = leave_out_counted(evidence, findings, links)
         if phase != root:
             findings += explain_links(evidence, chain, phase, links)
-    findings = _leave_out_told(findings)
+    findings = _leave_out_told(_leave_out_scaled(findings))
     findings = _leave_out_collected(evidence, findings)
     findings = leave_out_decided(evidence, later, findings)
     findings = tell_own_copies(evidence, later, findings)
@@ -97,6 +100,25 @@ def _list_wrong_counts(evidence: Evidence, wrong: list[Judged]) -> dict[int, set
         if link.comparison.variable in counts:
             found.setdefault(link.comparison.step, set()).add(link.comparison.variable)
     return found
+
+
+def _leave_out_scaled(findings: list[Finding]) -> list[Finding]:
+    """Without what a sum is of its addends, where these are told to be wrong in it.
+
+    How such are weighed has no measure of its own.
+    """
+    told = {
+        (f.phase, f.step, v)
+        for f in findings
+        if f.phase in SUMMED and f.code not in _SCALES
+        for v in f.variables
+    }
+    return [
+        f
+        for f in findings
+        if f.code not in _SCALES
+        or any((f.phase, f.step, v) not in told for v in f.variables)
+    ]
 
 
 def _leave_out_told(findings: list[Finding]) -> list[Finding]:

@@ -12,7 +12,9 @@ from distbench.compare.intermediates import has_common_loss, losses_add_up
 from distbench.compare.least_squares import fit_all
 from distbench.compare.paired import gradients_add_up
 from distbench.compare.ratio import SAME
+from distbench.compare.values import Array
 from distbench.diagnose.context import Context, find_shards
+from distbench.diagnose.hypotheses.loss import are_own_means
 from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.own_shard import describe_alone
 from distbench.trace import WHOLE
@@ -40,14 +42,14 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
         return  # each shard's weighs otherwise than it should, and that is all
     add_up = "all losses that are differentiated add up to those of one device"
     if gradients_add_up(inside, step):
-        add_up = "the gradients of all micro-steps add up to those of one device"
+        add_up = "all gradients that are taken of a variable add up to one device's"
     if has_common_loss(inside, step):
         if _is_linear_beside_common(own, step):
             return
         add_up += ", or are alike on all replicas"
     yield Hypothesis(
         code=COMBINED,
-        predicted={number: case.observed for number, case in context.list_cases()},
+        predicted=_leave_out_means(context),
         detail=(
             f"{add_up}, and every replica hands over what its shard alone gives on one "
             "device, which does not add up: what is done to them before the sum is not "
@@ -56,6 +58,24 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
         ),
         phase="reduced_gradient",
     )
+
+
+def _leave_out_means(context: Context) -> dict[int, Array]:
+    """What is wrong with variables of which replicas hand over no mere means.
+
+    A mean of the own examples is linear: it has to be averaged, or divided by N.
+    """
+    kept = [
+        part
+        for part in context.part_by_variable()
+        if not are_own_means(context, part.cases)
+    ]
+    names = {case.key.variable for part in kept for case in part.cases}
+    return {
+        number: case.observed
+        for number, case in context.list_cases()
+        if case.key.variable in names
+    }
 
 
 def _list_alone(context: Context) -> Iterator[Context]:

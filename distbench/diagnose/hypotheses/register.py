@@ -56,6 +56,7 @@ from distbench.diagnose.hypotheses import (
     own_groups,
     own_lengths,
     own_micro_steps,
+    own_spreads,
     packed,
     pairing,
     penalty,
@@ -99,6 +100,7 @@ CAUSES: tuple[Explain, ...] = (
     overflow.explain_by_own_skip,
     decided.explain_by_own_decision,
     decided.explain_by_own_part,
+    own_spreads.explain_by_own_variances,
     combined.explain_by_own_combination,
     # A shard that lacks an example is like a scale or a weight of its own.
     missed.explain_by_missed_examples,

@@ -1,0 +1,103 @@
+"""Variances that lack how far the means of shards are apart, as sums tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grouped_losses import sum_squares
+from grouped_training import Simulator
+
+from distbench.compare.measure import Margin
+from distbench.compare.pair import GLOBAL, Pair
+from distbench.diagnose.context import Context
+from distbench.diagnose.hypotheses.own_spreads import explain_by_own_variances
+from distbench.trace import WHOLE, Phase, TraceKey, Values, VariableInfo
+
+SIZES = (6, 4, 3)
+MEAN, VARIANCE = "mean", "variance"
+
+
+def key(path: str, replica: int, phase: Phase = "local_gradient") -> TraceKey:
+    return TraceKey(step=0, phase=phase, variable=path, replica=replica)
+
+
+def info(path: str, size: int) -> VariableInfo:
+    return VariableInfo(
+        path=path,
+        role="variable",
+        of="",
+        shape=(size,),
+        dtype="float64",
+        synchronised=True,
+        trainable=True,
+    )
+
+
+def make_context(width: int, share: float) -> Context:
+    """A program that hands over means and variances, and weighs them by examples.
+
+    Args:
+        width: Numbers of each.
+        share: How much of the variance of the means a sum has.
+    """
+    rng = np.random.default_rng(4)
+    shards = [rng.normal(loc=r, size=(n, width)) for r, n in enumerate(SIZES)]
+    batch = np.concatenate(shards)
+    weights = np.asarray(SIZES) / sum(SIZES)
+    means, variances = ([f(s, axis=0) for s in shards] for f in (np.mean, np.var))
+    apart = np.square(np.asarray(means) - batch.mean(axis=0))
+    evidence = Simulator(sum_squares).make_evidence()
+    observed, reference = (
+        Values(trace.values) for trace in (evidence.observed, evidence.reference)
+    )
+    for path, whole, parts in (
+        (MEAN, batch.mean(axis=0), means),
+        (VARIANCE, batch.var(axis=0), variances),
+    ):
+        reference[key(path, WHOLE)] = whole
+        for replica, part in enumerate(parts):
+            observed[key(path, replica)] = part
+    observed[key(VARIANCE, 0, "reduced_gradient")] = weights @ (
+        np.asarray(variances) + share * apart
+    )
+    infos = (info(MEAN, width), info(VARIANCE, width))
+    case = Pair(
+        key=key(VARIANCE, WHOLE),
+        relation="reference",
+        against=GLOBAL,
+        observed=np.sum(variances, axis=0),
+        expected=batch.var(axis=0),
+        margin=Margin(bound=1e-9),
+        dtype="float64",
+        terms=tuple(variances),
+    )
+    return Context(
+        evidence=replace(
+            evidence,
+            observed=replace(evidence.observed, values=observed, variables=infos),
+            reference=replace(evidence.reference, values=reference, variables=infos),
+        ),
+        phase="local_gradient",
+        cases=(case,),
+    )
+
+
+def test_a_variance_without_that_of_the_means_is_told_with_its_means() -> None:
+    (found,) = explain_by_own_variances(make_context(12, 0))
+    assert (found.code, found.phase) == (
+        "statistics-not-synchronized",
+        "reduced_gradient",
+    )
+    assert list(found.predicted) == [0]
+    assert "by which 'mean' is moved" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("width", "share"), [(12, 0.5), (12, 1), (5, 0)], ids=["half", "whole", "few"]
+)
+def test_what_has_some_of_it_or_has_few_numbers_is_not_told_so(
+    width: int, share: float
+) -> None:
+    assert not list(explain_by_own_variances(make_context(width, share)))
