@@ -14,6 +14,7 @@ from distbench.worker.families.controls import Made, make_stock
 from distbench.worker.families.family import Family
 from distbench.worker.process.intercept import Undo
 from distbench.worker.state.ancestry import list_ancestry
+from distbench.worker.state.reachable import find_held
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.board import TapBoard
 
@@ -32,6 +33,11 @@ def name_family(candidate: Any) -> str | None:
     """
     names = list_ancestry(candidate)
     return next((name for name in names if name in KNOWN_BASES), None)
+
+
+def find_optimizers(held: Any) -> list[Any]:
+    """The optimizers in an object, whatever holds them: see `find_held`."""
+    return find_held(held, lambda item: name_family(item) is not None)
 
 
 def find_family(optimizer: Any) -> Family:

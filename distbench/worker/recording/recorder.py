@@ -26,8 +26,8 @@ from distbench.trace.files import write_trace
 from distbench.trace.folder import find_parts, name_part
 from distbench.worker.families import (
     find_family,
+    find_optimizers,
     install_taps,
-    name_family,
 )
 from distbench.worker.process.environment import describe_environment
 from distbench.worker.process.intercept import Undo
@@ -46,7 +46,7 @@ from distbench.worker.state.components import (
     list_variables,
     read_component,
 )
-from distbench.worker.state.reachable import find_held, walk_variables
+from distbench.worker.state.reachable import walk_variables
 from distbench.worker.state.values import have_same_bits
 from distbench.worker.taps.learned import LearnedTable
 from distbench.worker.taps.tapes import watch_tapes
@@ -93,7 +93,7 @@ class Recorder:
         given = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
         for one in given:
             find_family(one)
-        self._optimizers = find_held(given, lambda item: name_family(item) is not None)
+        self._optimizers = find_optimizers(given)
         wanted = (
             "distbench.record: variables must be a list of variables, such as "
             "model.variables."

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from distbench.errors import BadInputError
-from distbench.worker.families import name_family
+from distbench.worker.families import find_optimizers
 from distbench.worker.process.failures import UnfitError
 from distbench.worker.state.components import read_component
-from distbench.worker.state.reachable import find_held
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.stepping.program import Program
 from distbench.worker.taps.collect import State
@@ -43,7 +42,7 @@ def check_optimizers(program: Program, given: Sequence[Any]) -> None:
     if list(map(id, now)) == list(map(id, given)):
         return
     # What holds them may be made anew, such as pairs of an optimizer and variables.
-    before, after = (find_held(those, _is_optimizer) for those in (given, now))
+    before, after = map(find_optimizers, (given, now))
     if not before or set(map(id, before)) != set(map(id, after)):
         kinds = [f"an object of type '{type(one).__name__}'" for one in now]
         raise BadInputError(
@@ -52,10 +51,6 @@ def check_optimizers(program: Program, given: Sequence[Any]) -> None:
             f"Received: {', '.join(kinds) or 'none'}, which is not what it returned "
             "before. Make it once, in build(strategy)."
         )
-
-
-def _is_optimizer(item: Any) -> bool:
-    return name_family(item) is not None
 
 
 def check_values(table: VariableTable) -> None:

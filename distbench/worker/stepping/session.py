@@ -12,11 +12,10 @@ import tensorflow as tf
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
 from distbench.trace.shelf import Shelf
-from distbench.worker.families import install_taps, name_family
+from distbench.worker.families import find_optimizers, install_taps
 from distbench.worker.process.failures import SubjectError, find_cause
 from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.state.graphs import calls_python
-from distbench.worker.state.reachable import find_held
 from distbench.worker.state.variables import VariableTable, list_state
 from distbench.worker.stepping.kept_state import KeptState
 from distbench.worker.stepping.program import Program
@@ -98,9 +97,7 @@ class Session(KeptState):
             program.make_variables(self)
         with self.guard("build"), strategy.scope():
             self._given = list(program.optimizers())
-            self.optimizers = find_held(
-                self._given, lambda item: name_family(item) is not None
-            )
+            self.optimizers = find_optimizers(self._given)
             variables = list(program.variables())
             check_listed(program, variables)
         if gives_draws:
