@@ -44,16 +44,16 @@ from distbench.diagnose.randomness import find_shared_randomness
 from distbench.diagnose.rank import ALL
 from distbench.diagnose.readings import Reading, list_readings
 from distbench.diagnose.shown import find_shown, note_shown
+from distbench.diagnose.stages import find_place
 from distbench.diagnose.weighed import Weighed
 from distbench.diagnose.weighted_sums import explains_sums, read_weighted
 from distbench.diagnose.workers import note_worker
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, PHASES
+from distbench.trace import COMPUTED
 from distbench.verdict import Finding, Status
 
 _SCALED = "loss-not-scaled", "loss-scaled-twice"
 """Causes of gradients that may as well be of something done to them."""
-_PHASES = [str(phase) for phase in PHASES]
 _GENERIC = ("unexplained", "replicas-diverged")
 """Codes that say no more than that something is wrong."""
 
@@ -116,7 +116,9 @@ def _add(judgement: Judgement, *findings: Finding) -> Judgement:
     """
     ordered = list(judgement.findings)
     for finding in reversed(findings):
-        sooner = [n for n, f in enumerate(ordered, 1) if _place(f) < _place(finding)]
+        sooner = [
+            n for n, f in enumerate(ordered, 1) if find_place(f) < find_place(finding)
+        ]
         ordered.insert(max(sooner, default=0), finding)
     found = replace(judgement, findings=tuple(ordered))
     if all(finding.warning for finding in findings):
@@ -125,10 +127,6 @@ def _add(judgement: Judgement, *findings: Finding) -> Judgement:
     is_open = judgement.status in (Status.VACUOUS, Status.UNDECIDABLE)
     message = "" if is_open else judgement.message
     return replace(found, status=Status.FAIL, message=message)
-
-
-def _place(finding: Finding) -> tuple[bool, int, int]:
-    return finding.warning, finding.step, _PHASES.index(finding.phase)
 
 
 def _add_apart(judgement: Judgement, apart: Finding) -> Judgement:
@@ -146,8 +144,10 @@ def _demand_state(evidence: Evidence, judgement: Judgement) -> Judgement:
 
     Only at last: it says nothing of which reading is right.
     """
+    if judgement.status is not Status.PASS:
+        return judgement
     text = note_uncompared(evidence, judgement.compared)
-    if not text or judgement.status is not Status.PASS:
+    if not text:
         return judgement
     message = "; ".join(filter(None, (judgement.message, text)))
     return replace(judgement, status=Status.VACUOUS, message=message)

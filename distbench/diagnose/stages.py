@@ -84,7 +84,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
             findings = [*leave_out_following(findings, told), *told]
     if chain.broken and not findings:
         findings = [_tell_first(evidence, chain)]
-    findings.sort(key=lambda f: (f.warning, f.step, _place(f), f.code == "unexplained"))
+    findings.sort(key=lambda f: (*find_place(f), f.code == "unexplained"))
     return put_begun_first(evidence, findings)
 
 
@@ -166,5 +166,7 @@ def _tell_first(evidence: Evidence, chain: Chain) -> Finding:
     return report_all(evidence, chain, first.phase, links, "unexplained", words)
 
 
-def _place(finding: Finding) -> int:
-    return [str(phase) for phase in PHASES].index(finding.phase)
+def find_place(finding: Finding) -> tuple[bool, int, int]:
+    """Where a finding stands in causal order: warnings last, by step and phase."""
+    phases = [str(phase) for phase in PHASES]
+    return finding.warning, finding.step, phases.index(finding.phase)
