@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.evidence import Evidence, Inside
-from distbench.trace import WHOLE, Trace, TraceKey, Value
+from distbench.trace import WHOLE, Trace, TraceKey, Values
 from distbench.trace.intermediates import list_places
 
 
@@ -30,9 +30,8 @@ def take_sums(evidence: Evidence, inside: Inside, step: int) -> Evidence:
 
 
 def _take_sums(trace: Trace, given: Trace, step: int) -> Trace:
-    values: dict[TraceKey, Value] = {
-        key: value for key, value in trace.values.items() if key.step <= step
-    }
+    # Held, and not read: large ones lie on disk.
+    values = Values(trace.values).keep(lambda key: key.step <= step)
     for info in trace.variables:
         places = list(list_places(given, step, info.path))
         for replica in (WHOLE, *range(trace.replicas)):

@@ -12,7 +12,7 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.measure import Margin
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.trace import Value
+from distbench.trace import INITIAL, WHOLE, Trace
 from distbench.trace.dtypes import find_digits, find_dtype
 
 
@@ -44,7 +44,7 @@ def let_overflow(pair: Pair, factor: float) -> Pair:
     return replace(pair, expected=expected, tested=[])
 
 
-def leave_infinite(pair: Pair, start: Value | None = None) -> Pair:
+def leave_infinite(pair: Pair, reference: Trace) -> Pair:
     """What one device makes of the global batch, where it is no number.
 
     Which of Inf, -Inf and NaN comes of large numbers depends on the order in which they
@@ -54,9 +54,12 @@ def leave_infinite(pair: Pair, start: Value | None = None) -> Pair:
 
     Args:
         pair: What the cluster made of it, beside that.
-        start: State before the first step: what was infinite there is meant.
+        reference: One device: state that was infinite before the first step is meant.
     """
     places = ~np.isfinite(pair.expected)
+    if not places.any():  # as nearly always: nothing more is read
+        return pair
+    start = reference.get(replace(pair.key.at(WHOLE), step=INITIAL))
     if start is not None and start.shape == places.shape:
         places &= np.isfinite(densify(start))
     if pair.key.phase == "loss":

@@ -128,7 +128,7 @@ class Pairs:
             rows=expected.places,
             repeats=evidence.measure.summed,
         )
-        yield leave_infinite(pair)
+        yield leave_infinite(pair, evidence.reference)
 
     def _find_parts(self, key: TraceKey) -> tuple[Value, ...] | None:
         """The values of all replicas; one that has no gradient here counts as 0.
@@ -192,8 +192,7 @@ class Pairs:
             due = densify(expected)
             margin = self._noise.find_margin(key, due).widen(slack, measure_norm(due))
         pair = self._maker.make(key, "reference", GLOBAL, value, expected, margin)
-        start = replace(key.at(WHOLE), step=INITIAL)
-        yield leave_infinite(pair, self._evidence.reference.get(start))
+        yield leave_infinite(pair, self._evidence.reference)
 
     def _pair_replay(
         self, key: TraceKey, value: Value, source: Phase
