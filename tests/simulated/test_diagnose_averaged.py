@@ -194,6 +194,22 @@ def test_own_means_of_which_losses_are_the_mean_and_gradients_the_sum_are_one_mi
     assert [(f.code, f.phase) for f in findings] == told
 
 
+def observe_uneven_means(reduce, **setup):
+    """Own means of uneven shards, however they are reduced."""
+    return observe(
+        Fault(
+            scale=lambda r, _: sum(UNEVEN) / UNEVEN[r],
+            reduce=lambda own, _: reduce(own),
+        ),
+        replicas=N,
+        shards=UNEVEN,
+        shards_known=False,
+        loss_reduction=None,
+        rule=RULE,
+        **setup,
+    )
+
+
 @pytest.mark.parametrize(
     ("combine", "code"),
     [(add_up, "loss-not-scaled"), (average, "mean-of-means")],
@@ -202,18 +218,7 @@ def test_own_means_of_which_losses_are_the_mean_and_gradients_the_sum_are_one_mi
 def test_the_state_tells_whether_own_means_that_nobody_saw_summed_are_averaged(
     combine: Callable[..., object], code: str
 ) -> None:
-    evidence = observe(
-        Fault(
-            scale=lambda r, _: sum(UNEVEN) / UNEVEN[r],
-            reduce=lambda own, _: [combine(own)] * N,
-        ),
-        replicas=N,
-        shards=UNEVEN,
-        shards_known=False,
-        loss_reduction=None,
-        rule=RULE,
-        sparse=False,
-    )
+    evidence = observe_uneven_means(lambda own: [combine(own)] * N, sparse=False)
     hidden = hide_sums(evidence)
     due = feed_combined(hidden, add_up, RULE, map_all(keep))
     mean = feed(hidden, "mean", RULE, map_all(keep))
@@ -225,17 +230,9 @@ def test_the_state_tells_whether_own_means_that_nobody_saw_summed_are_averaged(
 
 def test_own_means_that_are_clipped_and_summed_are_no_average() -> None:
     """Their clips add up to the sum, and an average would be an N-th of that."""
-    evidence = observe(
-        Fault(
-            scale=lambda r, _: sum(UNEVEN) / UNEVEN[r],
-            reduce=lambda own, _: [add_up([map_all(clip)(g) for g in own])] * N,
-        ),
+    evidence = observe_uneven_means(
+        lambda own: [add_up([map_all(clip)(g) for g in own])] * N,
         alone=map_all(clip),
-        replicas=N,
-        shards=UNEVEN,
-        shards_known=False,
-        loss_reduction=None,
-        rule=RULE,
         sparse=False,
     )
     first = judge(change_apart(evidence, map_all(clip))).findings[0]
@@ -252,17 +249,7 @@ def test_own_means_that_are_clipped_and_summed_are_no_average() -> None:
 )
 def test_own_means_of_which_some_are_summed_are_no_average(reduce, code) -> None:
     """Nothing is divided by N, and nothing else is made up for."""
-    evidence = observe(
-        Fault(
-            scale=lambda r, _: sum(UNEVEN) / UNEVEN[r],
-            reduce=lambda own, _: reduce(own),
-        ),
-        replicas=N,
-        shards=UNEVEN,
-        shards_known=False,
-        loss_reduction=None,
-        rule=RULE,
-    )
+    evidence = observe_uneven_means(reduce)
     first, second = judge(evidence).findings
     assert (first.code, first.phase) == ("loss-not-scaled", "loss")
     assert (second.code, second.phase) == (code, "reduced_gradient")

@@ -11,7 +11,6 @@ import pytest
 from gradient_values import add_up, scale
 from training_simulator import Fault, observe
 
-from distbench.compare import comparison
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
@@ -22,13 +21,7 @@ _RATE = VariableInfo(
 )
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["all-held", "first-held"])
-def _limit_held(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a large model the numbers of later steps are let go."""
-    if request.param:
-        monkeypatch.setattr(comparison, "_MOST_HELD_BYTES", 0)
+pytestmark = pytest.mark.usefixtures("limit_held")
 
 
 def double(locals_: Any, step: int) -> Any:

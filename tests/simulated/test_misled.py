@@ -10,21 +10,13 @@ from evidence_changes import change_evidence
 from led_runs import make_run
 from training_simulator import Fault
 
-from distbench.compare import comparison
 from distbench.compare.values import densify
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, TraceKey, Value
 from distbench.verdict import Status
 
-
-@pytest.fixture(autouse=True, params=[False, True], ids=["all-held", "first-held"])
-def _limit_held(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a large model the numbers of later steps are let go."""
-    if request.param:
-        monkeypatch.setattr(comparison, "_MOST_HELD_BYTES", 0)
+pytestmark = pytest.mark.usefixtures("limit_held")
 
 
 def hold(evidence: Evidence, share: float) -> Evidence:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from played_checks import Played
+from plugin_suites import prepare
 from scripted_group import Maker, open_scripted
 
 from distbench.cli import main
@@ -41,3 +42,11 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 def make_scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     with open_scripted(tmp_path, monkeypatch) as make:
         yield make
+
+
+@pytest.fixture
+def suite(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> pytest.Pytester:
+    prepare(pytester, monkeypatch)
+    return pytester

@@ -7,19 +7,10 @@ from xml.etree import ElementTree
 import pytest
 from plugin_suites import (
     MANY,
-    prepare,
     run_suite,
 )
 
 pytest_plugins = ["pytester"]
-
-
-@pytest.fixture
-def suite(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> pytest.Pytester:
-    prepare(pytester, monkeypatch)
-    return pytester
 
 
 def test_a_passed_verdict_passes(suite: pytest.Pytester) -> None:

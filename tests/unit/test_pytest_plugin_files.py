@@ -8,7 +8,6 @@ from plugin_suites import (
     RUN_AGAIN,
     check_endings,
     check_one_document,
-    prepare,
     run_suite,
 )
 from verdict_samples import make_run, make_verdict
@@ -18,14 +17,6 @@ from distbench.verdict import Status
 from distbench.verdict.document import verdict_from_json, verdict_to_json
 
 pytest_plugins = ["pytester"]
-
-
-@pytest.fixture
-def suite(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> pytest.Pytester:
-    prepare(pytester, monkeypatch)
-    return pytester
 
 
 def test_all_verdicts_are_in_one_document(suite: pytest.Pytester) -> None:
