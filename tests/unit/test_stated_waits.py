@@ -14,9 +14,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ("engines.md", f"notices within about {GONE_S} s, the agent's within about "),
+        ("engines.md", f"notices within about {GONE_S} s, the agent's"),
         ("engines.md", f"the agent's within about {SEND_S} s"),
-        ("architecture.md", f"finds out within some {GONE_S} s and the agent's within "),
+        ("architecture.md", f"finds out within some {GONE_S} s and the agent's"),
         ("architecture.md", f"the agent's within some {SEND_S} s"),
     ],
 )
