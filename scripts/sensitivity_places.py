@@ -14,8 +14,8 @@ from distbench.compare.measured_noise import measure_noise
 from distbench.compare.noise import Noise
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
-from distbench.diagnose.links import judge_chain
-from distbench.diagnose.stages import explain_chain
+from distbench.diagnose.stages.chain import explain_chain
+from distbench.diagnose.stages.links import judge_chain
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Phase, Trace, TraceKey
 from distbench.verdict import Finding

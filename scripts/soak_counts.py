@@ -17,7 +17,7 @@ from distbench.cluster import ClusterSpec
 from distbench.compare.comparison import compare_evidence
 from distbench.compare.measured_noise import measure_noise
 from distbench.diagnose.judgement import Judgement
-from distbench.diagnose.readings import list_readings
+from distbench.diagnose.readings.reading import list_readings
 from distbench.evidence import Evidence
 from distbench.scenario.choices import DTYPES
 from distbench.trace import INITIAL

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from distbench.diagnose.beside import goes_before
 from distbench.diagnose.judge import judge
-from distbench.diagnose.of_losses import is_of_losses
+from distbench.diagnose.stages.beside import goes_before
+from distbench.diagnose.stages.of_losses import is_of_losses
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, PHASES, Phase
 from distbench.verdict import Finding

@@ -14,7 +14,7 @@ from dataclasses import replace
 from distbench.checking.again import First, Judged, Way
 from distbench.checking.runs import add_note
 from distbench.diagnose.judgement import Judgement
-from distbench.diagnose.readings import repeats
+from distbench.diagnose.readings.reading import repeats
 from distbench.diagnose.seeds import adds_own_draws, find_own_draws
 from distbench.evidence import Evidence
 from distbench.scenario import Scenario

@@ -17,10 +17,10 @@ from distbench.checking.attempt import attempt
 from distbench.checking.plan import Planned
 from distbench.compare.intermediates import limits_addends, starts_right
 from distbench.compare.met import goes_on_from_gradients
-from distbench.diagnose.astray import describe_own
+from distbench.diagnose.clues.astray import describe_own
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
-from distbench.diagnose.readings import takes_shards
+from distbench.diagnose.readings.reading import takes_shards
 from distbench.evidence import Evidence, Inside
 from distbench.observe import Launch, observe_intermediates
 from distbench.scenario.choices import PIPELINE

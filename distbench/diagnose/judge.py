@@ -14,16 +14,20 @@ from distbench.compare.noise import Noise
 from distbench.compare.odd_terms import settle_terms
 from distbench.compare.pair import SHARD
 from distbench.compare.sensitive import find_cut_sensitive, find_row_sensitive
-from distbench.diagnose.averaged import AVERAGED, read_averaged, take_shares, tells_more
-from distbench.diagnose.changed import CLIP, tell_changed
-from distbench.diagnose.examples import count_examples
-from distbench.diagnose.exchange import exchanges, is_joined
-from distbench.diagnose.explain import is_vague
-from distbench.diagnose.formed import find_formed
+from distbench.diagnose.causes.exchange import exchanges, is_joined
+from distbench.diagnose.causes.explain import is_vague
+from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.judgement import Judgement
-from distbench.diagnose.kept_apart import find_kept_apart
-from distbench.diagnose.misplaced import find_misplaced
-from distbench.diagnose.notes import (
+from distbench.diagnose.readings.averaged import (
+    AVERAGED,
+    read_averaged,
+    take_shares,
+    tells_more,
+)
+from distbench.diagnose.readings.changed import CLIP, tell_changed
+from distbench.diagnose.readings.formed import find_formed
+from distbench.diagnose.readings.kept_apart import find_kept_apart
+from distbench.diagnose.readings.notes import (
     note_cut,
     note_in_full,
     note_kept_tensors,
@@ -38,16 +42,17 @@ from distbench.diagnose.notes import (
     note_uncompared,
     note_unread,
 )
-from distbench.diagnose.owners import name_owners
-from distbench.diagnose.pipelines import describe_pipeline
-from distbench.diagnose.randomness import find_shared_randomness
-from distbench.diagnose.rank import ALL
-from distbench.diagnose.readings import Reading, list_readings
-from distbench.diagnose.shown import find_shown, note_shown
-from distbench.diagnose.stages import find_place
-from distbench.diagnose.weighed import Weighed
-from distbench.diagnose.weighted_sums import explains_sums, read_weighted
-from distbench.diagnose.workers import note_worker
+from distbench.diagnose.readings.reading import Reading, list_readings
+from distbench.diagnose.readings.weighed import Weighed
+from distbench.diagnose.readings.weighted_sums import explains_sums, read_weighted
+from distbench.diagnose.remarks.examples import count_examples
+from distbench.diagnose.remarks.misplaced import find_misplaced
+from distbench.diagnose.remarks.owners import name_owners
+from distbench.diagnose.remarks.pipelines import describe_pipeline
+from distbench.diagnose.remarks.randomness import find_shared_randomness
+from distbench.diagnose.remarks.shown import find_shown, note_shown
+from distbench.diagnose.remarks.workers import note_worker
+from distbench.diagnose.stages.chain import find_place
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED
 from distbench.verdict import Finding, Status

@@ -13,11 +13,11 @@ from training_simulator import observe
 
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.context import Context
+from distbench.diagnose.causes.rank import find_best
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.assigned import explain_by_added_copies
 from distbench.diagnose.hypotheses.register import list_hypotheses
-from distbench.diagnose.hypothesis import Hypothesis
-from distbench.diagnose.rank import find_best
 from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo
 
 KEY = TraceKey(step=0, phase="variable", variable="average", replica=0)

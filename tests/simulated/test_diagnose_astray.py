@@ -17,8 +17,8 @@ from inside_runs import ROWS, Program
 from distbench.compare.intermediates import find_astray
 from distbench.compare.measure import Margin
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.astray import describe_own, find_times
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.astray import describe_own, find_times
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.astray import explain_by_own_value
 from distbench.diagnose.judge import judge
 from distbench.evidence import Inside

@@ -29,7 +29,7 @@ from wrong_steps import each
 
 from distbench.compare.measure import Margin
 from distbench.compare.pair import SUM, Pair
-from distbench.diagnose.addends import Source
+from distbench.diagnose.clues.addends import Source
 from distbench.diagnose.hypotheses import limits
 from distbench.diagnose.hypotheses.limits import sum_clipped
 from distbench.diagnose.hypotheses.norms import ELEMENTS

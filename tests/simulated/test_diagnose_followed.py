@@ -11,10 +11,10 @@ from training_simulator import observe
 
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.context import Context
+from distbench.diagnose.causes.rank import find_best
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.followed import explain_by_summed_copies
 from distbench.diagnose.hypotheses.register import list_hypotheses
-from distbench.diagnose.rank import find_best
 from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
 
 N, KEPT = 2, 0.9

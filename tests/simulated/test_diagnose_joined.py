@@ -14,10 +14,10 @@ from simulated_rule import Rule
 from sum_pairs import make_sum_pair
 from training_simulator import KERNEL, TRAINED, Fault, observe
 
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.shown_sums import find_source
 from distbench.diagnose.judge import judge
 from distbench.diagnose.names import name_variables
-from distbench.diagnose.shown_sums import find_source
 from distbench.trace import Trace, VariableInfo
 from distbench.verdict import Status
 

@@ -14,7 +14,7 @@ from sum_pairs import make_sum_pair
 from training_simulator import Fault, observe
 from wrong_steps import each, feed_back
 
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.masks import explain_by_mask
 from distbench.diagnose.judge import judge
 from distbench.trace import TraceKey, VariableInfo

@@ -9,8 +9,8 @@ import pytest
 from sum_pairs import make_sum_pair
 from training_simulator import observe
 
-from distbench.diagnose.causes import explain_cases
-from distbench.diagnose.context import Context
+from distbench.diagnose.causes.chosen import explain_cases
+from distbench.diagnose.clues.context import Context
 from distbench.trace import VariableInfo
 
 Array = np.ndarray

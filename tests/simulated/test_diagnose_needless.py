@@ -9,8 +9,8 @@ from grouped_training import Simulator, lose_sum
 from distbench.compare.comparison import Judged, compare_evidence
 from distbench.compare.noise import Noise
 from distbench.diagnose.judge import judge
-from distbench.diagnose.links import Chain
-from distbench.diagnose.stages import explain_chain
+from distbench.diagnose.stages.chain import explain_chain
+from distbench.diagnose.stages.links import Chain
 from distbench.evidence import Evidence
 from distbench.verdict import Finding, Status
 
@@ -28,7 +28,7 @@ def test_nothing_explains_a_whole_batch_that_is_no_measure(
         asked.append(chain.broken)
         return ()
 
-    monkeypatch.setattr("distbench.diagnose.weighed.explain_chain", count)
+    monkeypatch.setattr("distbench.diagnose.readings.weighed.explain_chain", count)
     assert judge(Simulator(compute).make_evidence()).status is Status.PASS
     assert asked == [()]
 
@@ -42,7 +42,7 @@ def test_a_whole_batch_with_wrong_losses_is_compared_no_further(
         compared.append(evidence.measure.shards_known)
         return compare_evidence(evidence, noise)
 
-    monkeypatch.setattr("distbench.diagnose.weighed.compare_evidence", compare)
+    monkeypatch.setattr("distbench.diagnose.readings.weighed.compare_evidence", compare)
     assert judge(Simulator(by_statistics).make_evidence()).status is Status.PASS
     assert compared == [True]
 
@@ -66,6 +66,6 @@ def test_a_reading_that_could_add_nothing_is_not_explained(
         asked.append(evidence)
         return explain_chain(evidence, chain)
 
-    monkeypatch.setattr("distbench.diagnose.weighed.explain_chain", explain)
+    monkeypatch.setattr("distbench.diagnose.readings.weighed.explain_chain", explain)
     assert judge(simulator.make_evidence()).status is Status.FAIL
     assert len(asked) == count

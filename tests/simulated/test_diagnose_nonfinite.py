@@ -13,7 +13,7 @@ from grouped_losses import by_statistics
 from grouped_training import Simulator
 from training_simulator import KERNEL, Fault, observe
 
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses import reduction
 from distbench.diagnose.hypotheses.means_in_terms import explain_by_means_in_terms
 from distbench.diagnose.hypotheses.weighted import explain_by_own_shares

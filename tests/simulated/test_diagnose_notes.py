@@ -12,7 +12,7 @@ from simulated_rule import Rule
 from training_simulator import observe
 
 from distbench.diagnose.judge import judge
-from distbench.diagnose.notes import note_metrics, note_not_finite
+from distbench.diagnose.readings.notes import note_metrics, note_not_finite
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, MetricInfo, Trace, TraceKey
 from distbench.verdict import Status

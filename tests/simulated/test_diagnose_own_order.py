@@ -9,8 +9,8 @@ from training_simulator import BIAS, TRAINED, Fault, Rule, add_up, observe
 
 from distbench.compare.comparison import compare_evidence
 from distbench.diagnose.judge import judge
-from distbench.diagnose.links import judge_chain
-from distbench.diagnose.state import explain_apart
+from distbench.diagnose.stages.links import judge_chain
+from distbench.diagnose.stages.state import explain_apart
 
 
 def add_in_turn(locals_, step):

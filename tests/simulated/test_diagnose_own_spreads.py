@@ -11,7 +11,7 @@ from grouped_training import Simulator
 
 from distbench.compare.measure import Margin
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.own_spreads import explain_by_own_variances
 from distbench.trace import WHOLE, Phase, TraceKey, Values, VariableInfo
 

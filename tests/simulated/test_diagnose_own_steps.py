@@ -11,9 +11,10 @@ from training_simulator import TRAINED, Fault, observe
 
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.causes import explain_cases
-from distbench.diagnose.context import Context
-from distbench.diagnose.drift import name_apart
+from distbench.diagnose.causes.chosen import explain_cases
+from distbench.diagnose.causes.drift import name_apart
+from distbench.diagnose.causes.rank import find_best
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.by_hand import (
     explain_by_own_steps,
     explain_by_parts_of_owners,
@@ -21,7 +22,6 @@ from distbench.diagnose.hypotheses.by_hand import (
 from distbench.diagnose.hypotheses.nonlinear import explain_by_own_noise
 from distbench.diagnose.hypotheses.slot_spread import explain_by_own_squares
 from distbench.diagnose.judge import judge
-from distbench.diagnose.rank import find_best
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, VariableInfo
 

@@ -8,9 +8,9 @@ from training_simulator import KERNEL, observe
 
 from distbench.compare.measure import Margin
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
-from distbench.diagnose.rank import find_best
+from distbench.diagnose.causes.rank import find_best
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import TraceKey
 
 KEY = TraceKey(step=0, phase="variable", variable=KERNEL, replica=0)

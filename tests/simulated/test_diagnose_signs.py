@@ -10,7 +10,7 @@ from simulated_model import HEAD
 from sum_pairs import make_sum_pair
 from training_simulator import observe
 
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.nonlinear import CODE
 from distbench.diagnose.hypotheses.register import list_hypotheses
 

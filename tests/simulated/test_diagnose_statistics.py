@@ -11,8 +11,8 @@ from training_simulator import observe
 
 from distbench.compare.measure import BITWISE
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.causes import explain_cases
-from distbench.diagnose.context import Context
+from distbench.diagnose.causes.chosen import explain_cases
+from distbench.diagnose.clues.context import Context
 from distbench.trace import INITIAL, WHOLE, Phase, TraceKey, VariableInfo
 
 N = 2

@@ -11,7 +11,7 @@ from gradient_values import add_up
 from training_simulator import Fault, observe
 
 from distbench.compare.comparison import Judged, compare_evidence
-from distbench.diagnose.turns import leave_out_turns
+from distbench.diagnose.readings.turns import leave_out_turns
 from distbench.evidence import Evidence
 from distbench.trace import STATE, Trace
 

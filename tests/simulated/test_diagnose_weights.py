@@ -7,7 +7,7 @@ import pytest
 from sum_pairs import make_sum_pair
 from training_simulator import observe
 
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.reduction import explain_by_weights
 
 Array = np.ndarray

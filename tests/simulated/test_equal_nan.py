@@ -12,7 +12,7 @@ from training_simulator import HEAD, observe
 from distbench.compare.leading import is_led
 from distbench.compare.measure import Margin
 from distbench.compare.pair import Pair
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.slots import explain_by_own_way
 from distbench.evidence import Evidence
 from distbench.trace import Phase, TraceKey

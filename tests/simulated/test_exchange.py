@@ -13,11 +13,11 @@ from grouped_training import Simulator
 
 from distbench.compare.measure import Margin
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose import stages
-from distbench.diagnose.context import Context
-from distbench.diagnose.exchange import join_factors, tell_lost_gradient
-from distbench.diagnose.explain import Explained, explain_all
+from distbench.diagnose.causes.exchange import join_factors, tell_lost_gradient
+from distbench.diagnose.causes.explain import Explained, explain_all
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.judge import judge
+from distbench.diagnose.stages import chain as stages
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Value
 from distbench.verdict import Status

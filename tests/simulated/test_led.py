@@ -14,10 +14,10 @@ from training_simulator import HEAD, Fault, observe
 from verdict_samples import make_finding
 
 from distbench.compare.comparison import compare_evidence
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.register import list_hypotheses, list_last
 from distbench.diagnose.judge import judge
-from distbench.diagnose.led import leave_out_led
+from distbench.diagnose.stages.led import leave_out_led
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey
 from distbench.verdict import Status

@@ -11,7 +11,7 @@ import pytest
 from training_simulator import KERNEL, Fault, observe
 
 from distbench.codes import CODES
-from distbench.diagnose.own_copies import tell_own_copies
+from distbench.diagnose.stages.own_copies import tell_own_copies
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 from distbench.verdict import Finding

@@ -12,7 +12,7 @@ import tensorflow as tf
 from training_simulator import Fault, observe
 
 from distbench.compare.measured_noise import measure_noise
-from distbench.diagnose.randomness import find_shared_randomness
+from distbench.diagnose.remarks.randomness import find_shared_randomness
 from distbench.evidence import Evidence
 from distbench.verdict import Finding
 from distbench.worker.taps.draws import find_draws

@@ -88,28 +88,30 @@ _TAKES = {
     "compare": "details dyadic errors evidence flight trace trace.naming",
     "diagnose.names": "",
     "diagnose.seeds": "evidence trace",
-    "diagnose.fit": "compare",
-    "diagnose.cases": "compare trace",
-    "diagnose.hypothesis": "compare trace",
-    "diagnose.context": "compare diagnose.cases evidence trace",
-    "diagnose.keepers": "compare evidence trace",
-    "diagnose.addends": "compare diagnose.cases diagnose.context trace",
-    "diagnose.astray": "compare diagnose.context diagnose.fit evidence trace",
-    "diagnose.own_shard": "diagnose.context trace",
-    "diagnose.shown_sums": (
-        "compare diagnose.cases diagnose.context diagnose.fit trace"
+    "diagnose.judgement": "details verdict",
+    "diagnose.clues": "compare evidence trace",
+    "diagnose.hypotheses": "compare diagnose.clues diagnose.names diagnose.seeds trace",
+    "diagnose.causes": (
+        "codes compare diagnose.clues diagnose.hypotheses diagnose.names evidence "
+        "split trace verdict"
     ),
-    "diagnose.hypotheses": (
-        "compare diagnose.addends diagnose.astray diagnose.cases diagnose.context "
-        "diagnose.fit diagnose.hypothesis diagnose.keepers diagnose.names "
-        "diagnose.own_shard diagnose.seeds diagnose.shown_sums trace"
+    "diagnose.stages": (
+        "codes compare diagnose.causes diagnose.clues diagnose.hypotheses "
+        "diagnose.names evidence trace verdict"
+    ),
+    "diagnose.readings": (
+        "codes compare details diagnose.causes diagnose.clues diagnose.hypotheses "
+        "diagnose.judgement diagnose.names diagnose.seeds diagnose.stages evidence "
+        "spelling trace verdict"
+    ),
+    "diagnose.remarks": (
+        "codes compare details diagnose.names diagnose.readings diagnose.seeds "
+        "evidence examples trace verdict"
     ),
     "diagnose": (
-        "codes compare details diagnose.addends diagnose.astray diagnose.cases "
-        "diagnose.context diagnose.fit diagnose.hypotheses diagnose.hypothesis "
-        "diagnose.keepers diagnose.names diagnose.own_shard diagnose.seeds "
-        "diagnose.shown_sums errors evidence examples flight spelling split trace "
-        "verdict"
+        "compare details diagnose.causes diagnose.judgement diagnose.names "
+        "diagnose.readings diagnose.remarks diagnose.stages errors evidence flight "
+        "spelling trace verdict"
     ),
     "report": (
         "cluster codes compare details errors escape history options scenario trace "
@@ -128,7 +130,7 @@ _TAKES = {
     "summaries": "checking.launches details launch observe options trace verdict",
     "checking": "",
     "checking.detailing": "compare details evidence flight trace",
-    "checking.confirm": "diagnose evidence trace verdict",
+    "checking.confirm": "diagnose diagnose.stages evidence trace verdict",
     "checking.origin": "compare evidence launch scenario target trace verdict",
     "checking.kept": "errors escape evidence scenario trace.files",
     "checking.uneven": "split",
@@ -145,27 +147,30 @@ _TAKES = {
         "checking.kept checking.plan checking.runs errors evidence fault observe "
         "options scenario spelling verdict"
     ),
-    "checking.again": "checking.plan diagnose evidence observe scenario verdict",
+    "checking.again": (
+        "checking.plan diagnose.judgement evidence observe scenario verdict"
+    ),
     "checking.uncompiled": "checking.again checking.runs scenario verdict",
     "checking.drawing": (
-        "checking.again checking.runs diagnose diagnose.seeds evidence scenario trace "
-        "verdict"
+        "checking.again checking.runs diagnose.judgement diagnose.readings "
+        "diagnose.seeds evidence scenario trace verdict"
     ),
     "checking.drift": (
-        "checking.again checking.runs cluster compare diagnose evidence scenario trace "
-        "verdict"
+        "checking.again checking.runs cluster compare diagnose.judgement evidence "
+        "scenario trace verdict"
     ),
     "checking.failing": (
         "checking.controls checking.origin checking.plan checking.runs checking.stuck "
         "cluster errors evidence launch observe scenario split trace verdict xla"
     ),
     "checking.locating": (
-        "checking.attempt checking.plan compare diagnose diagnose.astray evidence "
-        "observe scenario target trace verdict"
+        "checking.attempt checking.plan compare diagnose diagnose.clues "
+        "diagnose.judgement diagnose.readings evidence observe scenario target trace "
+        "verdict"
     ),
     "checking.units": (
-        "checking.attempt checking.plan compare details diagnose diagnose.names "
-        "evidence observe target trace verdict"
+        "checking.attempt checking.plan compare details diagnose diagnose.judgement "
+        "diagnose.names evidence observe target trace verdict"
     ),
     "checking.races": "checking.origin verdict",
     "checking.flights": (

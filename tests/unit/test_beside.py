@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from verdict_samples import make_finding
 
-from distbench.diagnose.beside import goes_before
+from distbench.diagnose.stages.beside import goes_before
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value, VariableInfo
 

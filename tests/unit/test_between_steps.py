@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from verdict_samples import make_finding
 
-from distbench.diagnose.between_steps import put_begun_first
+from distbench.diagnose.stages.between_steps import put_begun_first
 from distbench.evidence import Evidence, Tier
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 from distbench.trace.idle import find_idle

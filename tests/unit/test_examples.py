@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distbench.diagnose.examples import count_examples
-from distbench.diagnose.pipelines import describe_pipeline
+from distbench.diagnose.remarks.examples import count_examples
+from distbench.diagnose.remarks.pipelines import describe_pipeline
 from distbench.examples import Examples
 
 EPOCH = (("a", "b", "c"), ("d", "e", "f"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.diagnose.fit import Row, fit_weights
+from distbench.diagnose.clues.fit import Row, fit_weights
 
 RNG = np.random.default_rng(3)
 

@@ -11,7 +11,7 @@ import pytest
 from distbench.compare.comparison import Comparison, Judged
 from distbench.compare.measure import Margin
 from distbench.compare.pair import GLOBAL, Pair
-from distbench.diagnose.links import judge_chain
+from distbench.diagnose.stages.links import judge_chain
 from distbench.trace import INITIAL
 
 

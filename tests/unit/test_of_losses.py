@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from verdict_samples import make_finding
 
-from distbench.diagnose.of_losses import leave_out_of_losses
+from distbench.diagnose.stages.of_losses import leave_out_of_losses
 from distbench.trace import TraceKey
 
 LOSS = make_finding(code="loss-not-scaled", phase="loss", variable="", variables=("",))

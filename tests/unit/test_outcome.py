@@ -13,7 +13,7 @@ from training_simulator import Fault, observe, reduce_with
 from verdict_samples import make_finding, make_run, make_verdict
 
 from distbench.diagnose.judge import judge
-from distbench.diagnose.outcome import list_places
+from distbench.diagnose.readings.outcome import list_places
 from distbench.trace import INITIAL, WHOLE, VariableInfo
 from distbench.verdict import Outcome, Status
 from distbench.verdict.document import verdict_from_json, verdict_to_json

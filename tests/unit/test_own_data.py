@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distbench.diagnose.examples import count_examples
-from distbench.diagnose.own_data import are_known, find_own_data
-from distbench.diagnose.pipelines import describe_pipeline
+from distbench.diagnose.remarks.examples import count_examples
+from distbench.diagnose.remarks.own_data import are_known, find_own_data
+from distbench.diagnose.remarks.pipelines import describe_pipeline
 from distbench.examples import Counterpart, Examples
 
 RNG = np.random.default_rng(5)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from distbench.details import Compared
-from distbench.diagnose.workers import note_worker
+from distbench.diagnose.remarks.workers import note_worker
 from distbench.evidence import Evidence
 from distbench.trace import Trace
 

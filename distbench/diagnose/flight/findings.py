@@ -11,7 +11,7 @@ from distbench.compare.envelope import Envelope
 from distbench.diagnose.flight.counting import Count
 from distbench.diagnose.flight.scale import CommonFactor
 from distbench.diagnose.names import name_steps, tell_more
-from distbench.diagnose.outcome import list_places
+from distbench.diagnose.readings.outcome import list_places
 from distbench.errors import count_things
 from distbench.flight import Flight
 from distbench.spelling import spell

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.decay_in_sums import (
     find_additions,
     is_any,
     is_decay,
 )
-from distbench.diagnose.hypothesis import Hypothesis
 
 
 def explain_by_addition(context: Context) -> Iterator[Hypothesis]:

@@ -15,8 +15,8 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import are_near, fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, find_shards
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.context import Context, find_shards
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE
 

@@ -10,11 +10,11 @@ from distbench.compare.leading import has_gradient
 from distbench.compare.led_shards import split_counted
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.cases import find_base, take_rows
-from distbench.diagnose.context import Context, Numbered
+from distbench.diagnose.clues.cases import find_base, take_rows
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.by_hand import list_alone
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import UPDATED
 
 _OWN_GRADIENTS = (

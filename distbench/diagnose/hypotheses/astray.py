@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 
 from distbench.compare.intermediates import Astray
-from distbench.diagnose.astray import (
+from distbench.diagnose.clues.astray import (
     describe_astray,
     find_meant,
     find_times,
     list_astray,
 )
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import COMPUTED
 
 _ADDED = frozenset({"examples", "numbers", "variables"})

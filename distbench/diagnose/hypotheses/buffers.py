@@ -11,9 +11,9 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.pieces import cut_piece, find_place, find_start, measure_move
 from distbench.compare.values import Array, measure_norm
-from distbench.diagnose.cases import find_tolerance
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import find_tolerance
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import SUMMED
 
 Sums = Mapping[str, Array]

@@ -14,13 +14,13 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.cases import find_base, take_rows
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.cases import find_base, take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.decay import may_be_decayed
 from distbench.diagnose.hypotheses.overflow import find_overflowing
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.diagnose.hypotheses.whole_updates import Find, is_whole, look_up
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import Phase, Trace
 

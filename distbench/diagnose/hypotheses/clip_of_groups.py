@@ -10,12 +10,12 @@ import numpy as np
 
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.values import Array
-from distbench.diagnose.addends import Source, list_sources
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import add_weighted
+from distbench.diagnose.clues.addends import Source, list_sources
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import add_weighted
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import GlobalNorm
-from distbench.diagnose.hypothesis import Hypothesis
 
 _FEWEST = 2
 """A norm of one variable alone is joint with no other."""

@@ -10,11 +10,11 @@ import numpy as np
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
-from distbench.diagnose.addends import Source, list_sources
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.addends import Source, list_sources
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import Norm, list_norms
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify
-from distbench.diagnose.addends import ADDED, Source, list_sources
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.addends import ADDED, Source, list_sources
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.clips_of_sums import DIFFERENT, SmallSums, are_apart
 from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import (
@@ -23,7 +24,6 @@ from distbench.diagnose.hypotheses.norms import (
     list_norms,
 )
 from distbench.diagnose.hypotheses.reduction import name_missing_sum
-from distbench.diagnose.hypothesis import Hypothesis
 
 _JOINED: tuple[tuple[str, Callable[[Array], Array]], ...] = (
     (

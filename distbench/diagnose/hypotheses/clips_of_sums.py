@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from distbench.compare.values import Array, densify
-from distbench.diagnose.addends import Source, find_untouched, list_known
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.addends import Source, find_untouched, list_known
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.limits import find_share, fit_limit, sum_clipped
 from distbench.diagnose.hypotheses.norms import Norm, list_norms
 from distbench.diagnose.hypotheses.reduction import CHANGED_ONCE
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE
 
 DIFFERENT = 1.01

@@ -10,9 +10,9 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array
-from distbench.diagnose.cases import carry_rows, take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import carry_rows, take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import GRADIENTS, STATE, WHOLE, TraceKey
 
 UNCLEARED = (

@@ -13,10 +13,10 @@ from distbench.compare.least_squares import fit_all
 from distbench.compare.paired import gradients_add_up
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context, find_shards
+from distbench.diagnose.clues.context import Context, find_shards
+from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.own_shard import describe_alone
 from distbench.diagnose.hypotheses.loss import are_own_means
-from distbench.diagnose.hypothesis import Hypothesis
-from distbench.diagnose.own_shard import describe_alone
 from distbench.trace import WHOLE
 
 COMBINED = "nonlinear-before-reduction"

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from distbench.compare.values import measure_norm
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.joined import (
     collect_all,
     divide_by,
     fit_ratios,
 )
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_variables
 
 _APART = 1e-2

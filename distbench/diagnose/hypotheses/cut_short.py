@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 
 
 def explain_by_shortest(context: Context) -> Iterator[Hypothesis]:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, densify, measure_size
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import (
     Row,
     fit_weights,
     leaves_nothing,
@@ -19,8 +19,8 @@ from distbench.diagnose.fit import (
     make_error,
     pick_features,
 )
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.update import fit_feature
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE
 
 _NONE = 1e-3

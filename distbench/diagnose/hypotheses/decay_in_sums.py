@@ -11,12 +11,12 @@ from distbench.compare.pair import Pair
 from distbench.compare.pull import apply_pull, fit_pull
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.addends import Source, list_known
-from distbench.diagnose.cases import find_tolerance, take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import Row, fit_weights
+from distbench.diagnose.clues.addends import Source, list_known
+from distbench.diagnose.clues.cases import find_tolerance, take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import Row, fit_weights
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.penalty import find_theta
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE, Phase
 
 _REPEATED = "weight-decay-repeated"

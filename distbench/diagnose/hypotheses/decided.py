@@ -14,9 +14,9 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, fit_common_ratio
 from distbench.compare.values import Array
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
 

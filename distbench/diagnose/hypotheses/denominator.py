@@ -11,10 +11,10 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
+from distbench.diagnose.clues.hypothesis import Hypothesis
 
 Take = Callable[[Context, Pair], Array | None]
 """What is divided, of a variable's step; None where it is not known."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from distbench.compare.met import goes_on_from_gradients
 from distbench.compare.values import Array
-from distbench.diagnose.astray import tell_place_of
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.astray import tell_place_of
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, WHOLE
 
 _SCALED = (

@@ -10,10 +10,10 @@ import numpy as np
 from distbench.compare.leading import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import Phase, TraceKey
 
 _LEAST = 1e-3

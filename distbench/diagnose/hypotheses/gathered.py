@@ -11,8 +11,8 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import SUMMED
 
 Reading = Callable[[Context, Mapping[str, Pair]], Mapping[str, Array]]

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.values import Array
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import fit_cases
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import fit_cases
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_lag
 from distbench.trace import GRADIENTS, STATE, WHOLE
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from distbench.compare.values import Array
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
-from distbench.diagnose.keepers import find_held, find_keepers
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.keepers import find_held, find_keepers
 from distbench.trace import SUMMED
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, fit_ratio
 from distbench.compare.values import Array, densify, measure_norm, measure_size
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
-from distbench.diagnose.shown_sums import find_source, find_start
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.shown_sums import find_source, find_start
 from distbench.trace import TraceKey
 
 _APART = 1.01

@@ -14,7 +14,7 @@ from distbench.compare.values import (
     measure_size,
     take_numbers,
 )
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 from distbench.trace import Value
 
 

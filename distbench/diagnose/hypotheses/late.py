@@ -10,10 +10,10 @@ import numpy as np
 from distbench.compare.leading import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.hypothesis import Hypothesis
-from distbench.diagnose.keepers import find_held
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.keepers import find_held
 from distbench.diagnose.names import name_lag
 from distbench.trace import COMPUTED, UPDATED, WHOLE, TraceKey, Value, VariableInfo
 

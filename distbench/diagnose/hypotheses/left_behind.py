@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from distbench.compare.ratio import are_near
 from distbench.compare.values import Array, are_equal, densify
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.alone import find_parts
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas, tell_more
 from distbench.trace import COMPUTED, INITIAL, TraceKey
 

@@ -13,10 +13,10 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, measure_norm, measure_size
-from distbench.diagnose.addends import ADDED, Source, list_sources
-from distbench.diagnose.cases import find_tolerance
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.addends import ADDED, Source, list_sources
+from distbench.diagnose.clues.cases import find_tolerance
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.addends import Source
+from distbench.diagnose.clues.addends import Source
 from distbench.diagnose.hypotheses.norms import Norm
 
 _ENOUGH = 2048

@@ -10,11 +10,11 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, are_alike, are_same_factors
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context, find_shards
-from distbench.diagnose.fit import add_weighted, fit_cases
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context, find_shards
+from distbench.diagnose.clues.fit import add_weighted, fit_cases
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.penalty import find_penalty
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, WHOLE, TraceKey
 
 Shards = tuple[int, ...]

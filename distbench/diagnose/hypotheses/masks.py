@@ -10,10 +10,10 @@ import numpy as np
 
 from distbench.compare.ratio import fit_multiple
 from distbench.compare.values import Array
-from distbench.diagnose.addends import ADDED, Source, list_sources
-from distbench.diagnose.cases import carry_rows, find_tolerance
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.addends import ADDED, Source, list_sources
+from distbench.diagnose.clues.cases import carry_rows, find_tolerance
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import TraceKey
 
 _CODE = "nonlinear-before-reduction"

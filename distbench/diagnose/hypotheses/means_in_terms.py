@@ -9,16 +9,16 @@ import numpy as np
 
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import (
     Row,
     fit_weights,
     leaves_nothing,
     name_weights,
     predict_rows,
 )
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE
 
 

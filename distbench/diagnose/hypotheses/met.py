@@ -9,10 +9,10 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, share_by_size
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import add_weighted
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import add_weighted
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, WHOLE, Trace
 
 _MEANS = (

@@ -9,10 +9,10 @@ import numpy as np
 from distbench.compare.least_squares import solve_least_squares, stack_scaled
 from distbench.compare.ratio import SAME, are_same_factors
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.fit import add_weighted, fit_cases
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.fit import add_weighted, fit_cases
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, STATE, SUMMED, TraceKey, Value
 from distbench.trace.intermediates import list_places
 

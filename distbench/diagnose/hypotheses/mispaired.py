@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slices import (
     add_rows,
     find_slices,
     gather_rows,
     join_slices,
 )
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import GRADIENTS, WHOLE, SparseRows
 
 Slices = tuple[SparseRows, ...]

@@ -8,10 +8,10 @@ from distbench.compare.pair import Pair
 from distbench.compare.ratio import share_by_size
 from distbench.compare.shards import find_shares
 from distbench.compare.values import Array
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context, find_shards
-from distbench.diagnose.fit import add_weighted
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context, find_shards
+from distbench.diagnose.clues.fit import add_weighted
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, WHOLE
 
 _ADVICE = (

@@ -10,9 +10,9 @@ from distbench.compare.pair import Pair
 from distbench.compare.parts import split_parts
 from distbench.compare.ratio import share_by_size
 from distbench.compare.values import Array
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE
 
 Part = tuple[float, Array, Array]

@@ -8,9 +8,9 @@ import numpy as np
 
 from distbench.compare.bounds import bound_sum, find_roundoff
 from distbench.compare.pair import Pair
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.precision import bound_rounding
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import SUMMED
 
 _NARROW = ("float16",)

@@ -11,7 +11,7 @@ from distbench.compare.bounds import find_roundoff
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.narrow_scales import find_scale, is_scale_told
 
 Sum = tuple[Array, Sequence[Array]]

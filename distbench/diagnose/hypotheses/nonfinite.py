@@ -8,12 +8,12 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.by_hand import list_alone
 from distbench.diagnose.hypotheses.overflow import tell_source
 from distbench.diagnose.hypotheses.reduction import list_subsets
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import COMPUTED, WHOLE, TraceKey
 

@@ -9,9 +9,10 @@ import numpy as np
 from distbench.compare.pair import DIRECTION
 from distbench.compare.ratio import fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, measure_norm, measure_size
-from distbench.diagnose.addends import ADDED, list_sources
-from distbench.diagnose.cases import find_tolerance, take_rows
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.addends import ADDED, list_sources
+from distbench.diagnose.clues.cases import find_tolerance, take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.norms import (
     TENSOR,
     Measure,
@@ -19,7 +20,6 @@ from distbench.diagnose.hypotheses.norms import (
     SliceNorm,
     list_global_norms,
 )
-from distbench.diagnose.hypothesis import Hypothesis
 
 CODE = "nonlinear-before-reduction"
 _FEW = 30

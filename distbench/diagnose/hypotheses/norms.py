@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from distbench.compare.values import Array, densify, measure_norm, take_numbers
-from distbench.diagnose.addends import Source, find_own_gradient, split_slices
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.addends import Source, find_own_gradient, split_slices
+from distbench.diagnose.clues.context import Context
 from distbench.trace import SUMMED, WHOLE, SparseRows, Trace, TraceKey
 
 Measure = Callable[[Source, int], float | Array]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from distbench.compare.copies import are_same
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import UPDATED, Trace
 
 

@@ -11,16 +11,16 @@ from distbench.compare.leading import has_gradient, is_trained
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.fit import (
     Row,
     fit_weights,
     leaves_nothing,
     make_error,
     predict_cases,
 )
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import UPDATED, Phase
 
 _FED: tuple[Phase, ...] = ("applied_gradient", "reduced_gradient")

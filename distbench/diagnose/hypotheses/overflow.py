@@ -14,8 +14,8 @@ from distbench.compare.leading import is_number
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import fit_ratio
 from distbench.compare.values import Array, align_value, are_equal, densify
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import UPDATED, WHOLE, Phase, Value
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.by_hand import find_followers, find_sum
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import UPDATED, SparseRows
 
 _TOLD: Mapping[str, tuple[str, str]] = {

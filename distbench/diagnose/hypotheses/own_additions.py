@@ -8,8 +8,9 @@ import numpy as np
 
 from distbench.compare.ratio import are_near
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.cases import find_tolerance
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.cases import find_tolerance
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.decay_in_sums import (
     Addition,
     find_additions,
@@ -17,7 +18,6 @@ from distbench.diagnose.hypotheses.decay_in_sums import (
     is_decay,
 )
 from distbench.diagnose.hypotheses.nonlinear import CODE
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.seeds import find_own_draws
 
 _MOST_SPREADS = 5.0

@@ -9,15 +9,15 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import (
     Row,
     add_weighted,
     fit_weights,
     leaves_nothing,
     name_weights,
 )
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from distbench.compare.ratio import are_same_factors
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import fit_cases
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import fit_cases
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.replica_weights import fit_replica_weights
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from distbench.compare.copies import are_same
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import fit_weights, list_step_errors, predict_cases
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import fit_weights, list_step_errors, predict_cases
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE, TraceKey
 
 _SAME = 1e-2

@@ -8,11 +8,11 @@ import numpy as np
 
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import add_weighted
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import add_weighted
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.micro_steps import fit_parts, read_micro_steps
 from distbench.diagnose.hypotheses.reduction import name_missing_sum
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import SUMMED, WHOLE
 
 

@@ -11,8 +11,8 @@ from distbench.compare.least_squares import fit_all
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE
 
 OF_OWN = "statistics-not-synchronized"

@@ -8,8 +8,9 @@ import numpy as np
 
 from distbench.compare.pieces import cut_piece, find_place, find_start
 from distbench.compare.values import Array
-from distbench.diagnose.cases import find_tolerance
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.cases import find_tolerance
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.buffers import (
     Sums,
     comes_near,
@@ -18,7 +19,6 @@ from distbench.diagnose.hypotheses.buffers import (
     sum_all,
 )
 from distbench.diagnose.hypotheses.pairing import list_groups
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from distbench.compare.pair import Pair
 from distbench.compare.pull import Pull, apply_pull, fit_pull
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE, TraceKey
 
 _ENOUGH = 6

@@ -18,7 +18,8 @@ from distbench.compare.values import (
     round_to,
     take_numbers,
 )
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.narrow_scales import (
     ENOUGH_BITS,
     SMALLEST,
@@ -26,7 +27,6 @@ from distbench.diagnose.hypotheses.narrow_scales import (
     is_multiple,
 )
 from distbench.diagnose.hypotheses.narrow_sums import Sum, find_scaled, tell_scaled
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import SUMMED, WHOLE, Trace, TraceKey
 
 _SAME_NORM = 1e-5

@@ -10,10 +10,10 @@ import numpy as np
 
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.values import Array
-from distbench.diagnose.addends import Source, list_sources
-from distbench.diagnose.cases import find_tolerance
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.addends import Source, list_sources
+from distbench.diagnose.clues.cases import find_tolerance
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 
 _LEAST_NUMBERS = 6
 """Two numbers are fitted to one device's quotients, and the others have to agree."""

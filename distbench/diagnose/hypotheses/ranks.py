@@ -8,16 +8,16 @@ import numpy as np
 
 from distbench.compare.ratio import SAME, are_alike, are_same_factors
 from distbench.compare.values import Array
-from distbench.diagnose.addends import ADDED, list_sources
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.addends import ADDED, list_sources
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import (
     Row,
     fit_weights,
     leaves_nothing,
     name_weights,
     predict_rows,
 )
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import Hypothesis
 
 
 def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:

@@ -10,14 +10,14 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME, are_alike, fit_common_ratio, fit_ratio
 from distbench.compare.values import Array, take_numbers
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import add_weighted, name_weights
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import add_weighted, name_weights
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.replica_weights import (
     fit_replica_weights,
     fit_told_weights,
 )
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses import (
     added,
     alone,
@@ -89,7 +90,6 @@ from distbench.diagnose.hypotheses import (
     weighted,
     wires,
 )
-from distbench.diagnose.hypothesis import Hypothesis
 
 Explain = Callable[[Context], Iterable[Hypothesis]]
 

@@ -9,9 +9,10 @@ import numpy as np
 from distbench.compare.leading import is_trained
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify, measure_norm, measure_size
-from distbench.diagnose.cases import find_base, find_tolerance
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.fit import fit_weights, list_step_errors, predict_cases
+from distbench.diagnose.clues.cases import find_base, find_tolerance
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.fit import fit_weights, list_step_errors, predict_cases
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import (
     SlotRule,
     find_locals,
@@ -20,7 +21,6 @@ from distbench.diagnose.hypotheses.slot_facts import (
     pair_gradients,
 )
 from distbench.diagnose.hypotheses.whole_updates import is_whole
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import UPDATED, Trace
 
 

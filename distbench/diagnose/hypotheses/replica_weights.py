@@ -11,7 +11,7 @@ from distbench.compare.least_squares import (
     stack_scaled,
 )
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
 
 _LOOKED_AT = 1_000
 """So many numbers, of the first ones, are enough to see that they differ."""

@@ -8,10 +8,10 @@ import numpy as np
 
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import Row
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import Row
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.terms import list_terms_of_cases
-from distbench.diagnose.hypothesis import Hypothesis
 
 
 def explain_by_rows_of_terms(context: Context) -> Iterator[Hypothesis]:

@@ -9,16 +9,16 @@ import numpy as np
 from distbench.compare.least_squares import solve_least_squares
 from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array
-from distbench.diagnose.addends import ADDED, list_sources
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.addends import ADDED, list_sources
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import (
     Row,
     fit_weights,
     leaves_nothing,
     name_weights,
     predict_rows,
 )
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE, TraceKey
 

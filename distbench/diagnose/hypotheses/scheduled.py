@@ -14,10 +14,10 @@ import numpy as np
 from distbench.compare.leading import find_counts, is_trained
 from distbench.compare.pair import OF_COPIES
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
-from distbench.diagnose.keepers import find_held
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.keepers import find_held
 from distbench.trace import UPDATED, WHOLE, Trace, TraceKey, VariableInfo
 
 _MOST = 8

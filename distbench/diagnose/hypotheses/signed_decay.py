@@ -8,11 +8,11 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.decay import fit_due_decay, name_decay
 from distbench.diagnose.hypotheses.update import fit_feature
-from distbench.diagnose.hypothesis import Hypothesis
 
 _FEWEST = 4
 """Elements of which both signs are known, without which any error is that of signs."""

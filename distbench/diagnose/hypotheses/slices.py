@@ -10,8 +10,8 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import share_by_size
 from distbench.compare.values import Array
-from distbench.diagnose.cases import find_rounding, take_rows
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.cases import find_rounding, take_rows
+from distbench.diagnose.clues.context import Context
 from distbench.trace import WHOLE, SparseRows
 
 

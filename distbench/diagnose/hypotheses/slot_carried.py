@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.fit import (
     Row,
     drop_empty,
     fit_weights,
     leaves_nothing,
     predict_rows,
 )
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import group_by_kind
-from distbench.diagnose.hypothesis import Hypothesis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,10 +8,10 @@ import numpy as np
 
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context, Numbered
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import group_by_kind
-from distbench.diagnose.hypothesis import Hypothesis
 
 _FEW = 4
 """Fewer numbers do not show that one constant is that of all."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, are_equal, densify
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.fit import (
     Row,
     drop_empty,
     fit_weights,

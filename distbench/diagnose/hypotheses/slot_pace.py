@@ -8,9 +8,9 @@ import numpy as np
 
 from distbench.compare.ratio import SAME, are_alike
 from distbench.compare.values import Array, measure_norm
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.hypothesis import Hypothesis
 
 _FEW = 4
 """Fewer numbers of a step do not show that one factor is that of all."""

@@ -10,21 +10,21 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import are_alike, are_same_factors
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import (
     fit_weights,
     leaves_nothing,
     make_error,
     pick_features,
     predict_cases,
 )
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import (
     fit_due_rule,
     group_by_gradient,
     group_by_kind,
     is_sum_unseen,
 )
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_lag
 from distbench.trace import UPDATED
 

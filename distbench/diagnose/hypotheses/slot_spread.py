@@ -8,10 +8,10 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify, measure_norm
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.diagnose.hypotheses.update import fit_feature
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE, TraceKey
 
 Way = tuple[str, Callable[[Array, Array, Array], Array], bool]

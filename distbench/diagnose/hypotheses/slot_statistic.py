@@ -9,9 +9,10 @@ import numpy as np
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import SAME
 from distbench.compare.values import Array, densify, measure_size
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import Row, fit_weights, leaves_nothing
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.kept_statistics import Statistic, list_statistics
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.slot_facts import group_by_kind, keeps_gradients
@@ -20,7 +21,6 @@ from distbench.diagnose.hypotheses.statistic_rules import (
     fit_rules,
     take_gradients,
 )
-from distbench.diagnose.hypothesis import Hypothesis
 
 _NEAR = 1e-3
 """How much of an error a prediction may leave, if it holds in several numbers."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from distbench.compare.ratio import SAME, are_same_factors
 from distbench.compare.values import Array
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import (
     fit_due_rule,
     fit_taken,
@@ -17,7 +18,6 @@ from distbench.diagnose.hypotheses.slot_facts import (
     group_by_kind,
 )
 from distbench.diagnose.hypotheses.slot_rule import name_factor
-from distbench.diagnose.hypothesis import Hypothesis
 
 _FEW = 4
 """Fewer numbers do not show that one factor is that of all."""

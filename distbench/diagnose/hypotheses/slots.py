@@ -10,14 +10,15 @@ import numpy as np
 from distbench.compare.leading import find_led_numbers, is_number
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, are_equal, measure_norm
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import (
     fit_weights,
     make_error,
     predict_cases,
     predict_rows,
 )
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.overflow import is_applied_to_some
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.hypotheses.slot_facts import (
@@ -30,7 +31,6 @@ from distbench.diagnose.hypotheses.slot_facts import (
     pair_gradients,
 )
 from distbench.diagnose.hypotheses.slot_feeds import Feed, list_feeds, make_part
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import UPDATED, Trace
 

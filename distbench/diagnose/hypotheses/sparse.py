@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.values import Array, measure_size
-from distbench.diagnose.cases import find_tolerance, take_rows
-from distbench.diagnose.context import Context
+from distbench.diagnose.clues.cases import find_tolerance, take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slices import (
     add_rows,
     find_slices,
@@ -19,7 +20,6 @@ from distbench.diagnose.hypotheses.slices import (
     join_slices,
     pick_slices,
 )
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import GRADIENTS, WHOLE, SparseRows
 
 Counts = npt.NDArray[np.int64]

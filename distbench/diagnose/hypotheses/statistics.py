@@ -16,16 +16,16 @@ from distbench.compare.led_shards import (
     is_doubled,
 )
 from distbench.compare.values import Array
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.fit import (
     fit_weights,
     leaves_nothing,
     list_step_errors,
     predict_cases,
 )
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.steered import list_steering
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import VariableInfo
 
 _SAME = 1e-4

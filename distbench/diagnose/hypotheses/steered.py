@@ -17,15 +17,15 @@ from distbench.compare.leading import shows_gradients
 from distbench.compare.pair import Pair
 from distbench.compare.ratio import share_by_size
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import find_base, take_rows
-from distbench.diagnose.context import Context, Numbered
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.cases import find_base, take_rows
+from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.fit import (
     Row,
     fit_weights,
     leaves_nothing,
 )
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import fit_taken
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE, TraceKey
 
 Steering = Mapping[str, tuple[str, float]]

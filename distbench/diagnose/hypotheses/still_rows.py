@@ -8,9 +8,9 @@ import numpy as np
 
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_numbers
 from distbench.trace import UPDATED
 

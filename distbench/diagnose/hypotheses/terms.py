@@ -8,10 +8,10 @@ import numpy as np
 
 from distbench.compare.ratio import SAME, are_alike, are_near
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import take_rows
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import Row, add_weighted, fit_weights
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.cases import take_rows
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import Row, add_weighted, fit_weights
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE, SparseRows, Trace, Value
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from distbench.compare.leading import has_gradient
 from distbench.compare.pair import Pair
 from distbench.compare.values import Array, densify
-from distbench.diagnose.cases import find_base
-from distbench.diagnose.context import Context
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import (
     Row,
     fit_weights,
     leaves_nothing,
@@ -22,8 +22,8 @@ from distbench.diagnose.fit import (
     pick_features,
     predict_cases,
 )
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.reduction import list_subsets
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 
 _SAME = 1e-4

@@ -18,8 +18,8 @@ from distbench.compare.ratio import (
     share_by_size,
 )
 from distbench.compare.values import Array, densify
-from distbench.diagnose.context import Context, find_shards
-from distbench.diagnose.fit import (
+from distbench.diagnose.clues.context import Context, find_shards
+from distbench.diagnose.clues.fit import (
     Row,
     add_weighted,
     fit_weights,
@@ -28,8 +28,8 @@ from distbench.diagnose.fit import (
     pick_features,
     predict_rows,
 )
+from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.penalty import set_apart
-from distbench.diagnose.hypothesis import Hypothesis
 from distbench.trace import WHOLE, TraceKey
 
 Means = tuple[str, str, Callable[[Sequence[int]], tuple[float, ...]]]

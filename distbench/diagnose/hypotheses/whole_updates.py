@@ -13,8 +13,8 @@ from dataclasses import replace
 from distbench.compare.bounds import find_roundoff
 from distbench.compare.ratio import SAME
 from distbench.compare.values import densify, measure_norm
-from distbench.diagnose.context import Context
-from distbench.diagnose.shown_sums import ROUNDINGS
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.shown_sums import ROUNDINGS
 from distbench.trace import WHOLE, Trace, TraceKey, Value
 
 Find = Callable[[TraceKey], Value | None]

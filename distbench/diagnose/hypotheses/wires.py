@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from distbench.compare.values import Array
-from distbench.diagnose.addends import ADDED, list_sources
-from distbench.diagnose.context import Context
-from distbench.diagnose.hypothesis import Hypothesis
+from distbench.diagnose.clues.addends import ADDED, list_sources
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import Hypothesis
 
 Function = Callable[[Array], Array]
 

@@ -1,0 +1,1 @@
+"""From hypotheses to the cause that is told of some wrong values."""

@@ -1,0 +1,347 @@
+"""One cause for all wrong values of a phase, or one for each variable."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from distbench.codes import CODES
+from distbench.compare.leading import find_counts
+from distbench.compare.pair import Pair
+from distbench.diagnose.causes.before_clip import explain_before_clip
+from distbench.diagnose.causes.constraint import describe_constraint
+from distbench.diagnose.causes.drift import name_apart, name_drift, name_sums_apart
+from distbench.diagnose.causes.exchange import describe_exchange
+from distbench.diagnose.causes.explain import Explained, explain_all
+from distbench.diagnose.causes.infinite import part_infinite, part_uneven
+from distbench.diagnose.causes.rank import ALL, Ranked, find_best, find_full
+from distbench.diagnose.causes.unexplained import leave_unexplained
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.shown_sums import read_sums
+from distbench.diagnose.hypotheses.followed import leave_out_followers
+from distbench.diagnose.hypotheses.register import (
+    list_apart,
+    list_hypotheses,
+    list_last,
+    list_least,
+)
+from distbench.diagnose.hypotheses.statistics import leave_out_steered
+from distbench.diagnose.hypotheses.steered import part_by_state
+
+_TOLD_APART = 3
+"""So many variables are told apart in one finding."""
+_ANY = "nonlinear-before-reduction"
+"""Says of whatever is done to addends that it is done."""
+
+
+def explain_cases(context: Context) -> tuple[Explained, ...]:
+    """Find one cause for all wrong values of a phase, or one for each variable.
+
+    State that is infinite on one replica alone is told by itself. Of the rest one cause
+    for everything comes first: it has the most numbers against it. If there is none,
+    averages that follow a wrong variable rightly are left out, as is what a wrong
+    statistic moves, and then a variable at a time is explained, and equal causes are
+    joined again. Where that leaves a part open, wide causes are asked that
+    leave nothing.
+    """
+    best = _find_best(context)
+    uneven = part_uneven(context, best)
+    if uneven:
+        return tuple(cause for part in uneven for cause in explain_cases(part))
+    if best is not None and best.full:
+        return (_adopt(context, best),)
+    for left_out in (leave_out_followers, leave_out_steered):
+        led = left_out(context)
+        if led.cases and len(led.cases) < len(context.cases):
+            return explain_cases(led)
+    if apart := find_full(context, list_apart(context)):
+        return _explain_apart(context, apart)
+    told = _explain_part(context)
+    if told:
+        return told
+    causes = _explain_narrowly(context, best)
+    if all(cause.confidence >= ALL for cause in causes):
+        return causes
+    last = find_full(context, list_last(context)) or _find_shown(context)
+    if last := last or find_full(context, list_least(context)):
+        return (_adopt(context, last),)
+    return tuple(name_sums_apart(context, cause) for cause in causes)
+
+
+def _find_shown(context: Context) -> Ranked | None:
+    """The cause of a wrong sum that nobody saw, as far as the state shows it.
+
+    What would be a mere warning may be any small error of the rule.
+    """
+    found: Ranked | None = None
+    for shown, is_scaled in read_sums(context):
+        best = find_full(shown, chain(list_hypotheses(shown), list_last(shown)))
+        if best is None or CODES[best.hypothesis.code].warning:
+            continue
+        cause = best.hypothesis
+        how = "" if is_scaled else ", up to a factor"
+        words = f"as the state that follows shows{how}, {cause.detail}"
+        told = replace(cause, detail=words, phase="variable")
+        if cause.code != _ANY:
+            return replace(best, hypothesis=told)
+        found = found or replace(best, hypothesis=told)
+    return found
+
+
+def _explain_apart(context: Context, apart: Ranked) -> tuple[Explained, ...]:
+    """What leaves nothing of some variables, and of the others that replicas differ."""
+    causes: list[Explained] = []
+    left: list[Pair] = []
+    for part in part_by_state(context):
+        if best := find_full(part, list_hypotheses(part)):
+            causes.append(_adopt(part, best))
+        else:
+            left += part.cases
+    if left:
+        rest = context.select(tuple(left))
+        # What differs may show in the variables that are explained alone.
+        causes.append(_adopt(rest, find_best(rest, list_apart(rest)) or apart))
+    return _join_alike(causes)
+
+
+def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained, ...]:
+    if best is not None and _is_named(context, best):
+        return (_adopt(context, best),)
+    parts = part_infinite(context)
+    if parts:
+        causes = tuple(cause for part in parts for cause in explain_cases(part))
+        return _fold_slots(context, causes) if context.phase == "slot" else causes
+    if describe_constraint(context):
+        return (leave_unexplained(context, best),)
+    found = []
+    for part in part_by_state(context):
+        best = _find_best(part)
+        explained = (
+            _adopt(part, best)
+            if best is not None and _is_named(part, best)
+            else _explain_start(part)
+            or name_drift(part)
+            or name_apart(part)
+            or leave_unexplained(part, best)
+        )
+        found.append(explained)
+    causes = _join_alike(found)
+    return _fold_slots(context, causes) if context.phase == "slot" else causes
+
+
+def _explain_part(context: Context) -> tuple[Explained, ...]:
+    """What leaves nothing of some wrong values, from which the others follow."""
+    clipped = [_adopt(part, cause) for part, cause in explain_before_clip(context)]
+    if clipped:
+        return _join_alike(clipped)
+    of_start = _explain_start(context)
+    if of_start is not None:
+        return (of_start,)
+    return (
+        _explain_numbers(context) or _explain_kept(context) or _explain_count(context)
+    )
+
+
+def _explain_start(context: Context) -> Explained | None:
+    """What leaves nothing of the first step, where replicas keep something for later.
+
+    An error that is fed back, or a momentum of the own gradients, is nothing that is
+    known of later steps: what is made of them has a part of the earlier ones in it.
+    """
+    first = min(case.key.step for case in context.cases)
+    start = context.select(tuple(c for c in context.cases if c.key.step == first))
+    shown = context.evidence.observed.metric_paths
+    keeps = any(
+        not info.synchronised and info.path not in shown
+        for info in context.infos.values()
+    )
+    if not keeps or len(start.cases) == len(context.cases):
+        return None
+    best = find_full(start, list_hypotheses(start))
+    if best is None:
+        return None
+    told = _adopt(start, best)
+    words = f"{told.detail}; what replicas keep of this step is in the later ones"
+    return replace(told, cases=context.cases, detail=words)
+
+
+def _explain_numbers(context: Context) -> tuple[Explained, ...]:
+    """What leaves nothing of numbers that neither gradients nor examples lead.
+
+    What is wrong beside one, such as a count of steps, follows from it, wherever it is.
+    """
+    part, left = _part_by_path(context, find_counts(context.evidence))
+    if not (part.cases and left and _are_beside(left, part.cases)):
+        return ()
+    causes = explain_cases(part)
+    return causes if all(map(_leaves_nothing, causes)) else ()
+
+
+def _explain_kept(context: Context) -> tuple[Explained, ...]:
+    """What leaves nothing of the state by which a program by hand takes its steps.
+
+    What trains follows from that state, as it does from slots, on each replica where
+    that is wrong. So does what is wrong beside state that is made of all gradients and
+    is no variable's own, such as a mean of norms or a preconditioner.
+    """
+    part, left = _part_by_path(context, context.evidence.subject.kept)
+    replicas = _find_replicas(part.cases)
+    if not (part.cases and left and replicas <= _find_replicas(left)):
+        return ()
+    causes = explain_cases(part)
+    told = tuple(filter(_leaves_nothing, causes))
+    named = [case for cause in told for case in cause.cases]
+    left += [c for cause in causes if cause not in told for c in cause.cases]
+    is_led = _are_of_all(context, named) and _are_beside(left, named)
+    return told if is_led or len(told) == len(causes) else ()
+
+
+def _part_by_path(
+    context: Context, paths: Collection[str]
+) -> tuple[Context, list[Pair]]:
+    """What is wrong with some variables, and with the others."""
+    part = tuple(c for c in context.cases if c.key.variable in paths)
+    left = [c for c in context.cases if c.key.variable not in paths]
+    return context.select(part), left
+
+
+def _leaves_nothing(cause: Explained) -> bool:
+    return cause.confidence >= ALL and cause.code != "unexplained"
+
+
+def _explain_count(context: Context) -> tuple[Explained, ...]:
+    """What leaves nothing of a count in the first step in which anything is wrong.
+
+    A count that begins anew at some number does so in other steps then, so that no one
+    way to count explains all of it. What else is wrong is made of it.
+    """
+    first = min(case.key.step for case in context.cases)
+    numbers = find_counts(context.evidence)
+    start = context.select(
+        tuple(
+            case
+            for case in context.cases
+            if case.key.variable in numbers and case.key.step == first
+        )
+    )
+    paths = {case.key.variable for case in start.cases}
+    cases = tuple(case for case in context.cases if case.key.variable in paths)
+    if not start.cases or len(start.cases) == len(cases):
+        return ()
+    whole = context.select(cases)
+    if find_full(whole, list_hypotheses(whole)) is not None:
+        return ()
+    best = find_full(start, list_hypotheses(start))
+    if best is None:
+        return ()
+    told = _adopt(start, best)
+    words = f"{told.detail}; what it is later, and what is made of it, follows"
+    return (replace(told, cases=cases, detail=words),)
+
+
+def _are_beside(cases: Sequence[Pair], others: Sequence[Pair]) -> bool:
+    """Whether each value is of a step and replica of which others are."""
+    places = {(case.key.step, case.key.replica) for case in others}
+    return all((case.key.step, case.key.replica) in places for case in cases)
+
+
+def _find_replicas(cases: Sequence[Pair]) -> set[int]:
+    return {case.key.replica for case in cases}
+
+
+def _are_of_all(context: Context, cases: Sequence[Pair]) -> bool:
+    """Whether some state is no variable's own: none that is trained has its shape."""
+    infos = context.infos.values()
+    shapes = {v.shape for v in infos if v.role == "variable" and v.trainable}
+    return any(context.infos[c.key.variable].shape not in shapes for c in cases)
+
+
+def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explained, ...]:
+    """Without slots that nothing explains, of variables that have one explained.
+
+    A rule may make one slot from another; what is made from a wrong one follows it. So
+    does every slot from a wrong one that belongs to no variable: a number that the rule
+    is given, or a preconditioner.
+    """
+    infos = context.infos
+    named = [
+        infos[case.key.variable]
+        for cause in causes
+        if cause.code != "unexplained"
+        for case in cause.cases
+    ]
+    known = {info.of for info in named}
+    all_follow = any(not info.of for info in named)
+    kept = []
+    for cause in causes:
+        cases = cause.cases
+        if cause.code == "unexplained":
+            left = () if all_follow else cases
+            cases = tuple(c for c in left if infos[c.key.variable].of not in known)
+        if cases:
+            kept.append(replace(cause, cases=cases))
+    return tuple(kept)
+
+
+def _find_best(context: Context) -> Ranked | None:
+    return find_best(context, list_hypotheses(context))
+
+
+def _is_named(context: Context, best: Ranked) -> bool:
+    """Whether to name a cause: one that leaves something yields to what leaves none.
+
+    A mistake in what replicas exchange bends all of a loss, which comes near a factor.
+    """
+    open_to_all = describe_constraint(context) or describe_exchange(context)
+    return best.accepted and (best.full or not open_to_all)
+
+
+def _adopt(context: Context, best: Ranked) -> Explained:
+    cause = best.hypothesis
+    return replace(
+        explain_all(context, cause.code, cause.detail, best.confidence),
+        phase=cause.phase or context.phase,
+        replicas=cause.replicas,
+        ratio=cause.ratio,
+        advice=cause.advice,
+    )
+
+
+def _join_alike(causes: Sequence[Explained]) -> tuple[Explained, ...]:
+    """One cause for each code."""
+    found: dict[str, list[Explained]] = {}
+    for cause in causes:
+        found.setdefault(cause.code, []).append(cause)
+    return tuple(_join(parts) for parts in found.values())
+
+
+def _join(parts: Sequence[Explained]) -> Explained:
+    first = parts[0]
+    cases = tuple(case for part in parts for case in part.cases)
+    weight = sum(part.confidence * len(part.cases) for part in parts)
+    same = all(part.replicas == first.replicas for part in parts)
+    return replace(
+        first,
+        detail=_join_details(parts),
+        cases=cases,
+        confidence=weight / len(cases),
+        replicas=first.replicas if same else None,
+        ratio=first.ratio if all(p.ratio == first.ratio for p in parts) else None,
+    )
+
+
+def _join_details(parts: Sequence[Explained]) -> str:
+    """What happened to all, or to the first ones if it differs."""
+    owners: dict[str, list[str]] = {}
+    for part in parts:
+        owners.setdefault(part.detail, []).append(part.cases[0].key.variable)
+    if len(owners) == 1:
+        return parts[0].detail
+    told = []
+    for detail, names in owners.items():
+        others = len(set(names)) - 1
+        more = f" (and {others} more)" if others else ""
+        told.append(f"of '{names[0]}'{more} {detail}")
+    left = len(told) - _TOLD_APART
+    return "; ".join(told[:_TOLD_APART]) + f"; and {left} more" * (left > 0)

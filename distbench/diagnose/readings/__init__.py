@@ -1,0 +1,1 @@
+"""What an evidence is held against, and what comes of each of these."""

@@ -1,0 +1,215 @@
+"""Programs that average what they compute of means.
+
+Each replica's gradient is then N times its share, and the average undoes it. Where the
+average is wrong too, nothing does, though nothing is wrong with the loss. Nor does
+anything show that it does where the average itself has no reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from distbench.compare.ratio import SAME, are_same_factors
+from distbench.compare.values import Array, densify, measure_norm
+from distbench.diagnose.causes.rank import ALL
+from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
+from distbench.diagnose.judgement import Judgement
+from distbench.evidence import Evidence
+from distbench.trace import (
+    COMPUTED,
+    GRADIENTS,
+    WHOLE,
+    Phase,
+    Trace,
+    TraceKey,
+    Values,
+    change_numbers,
+)
+from distbench.verdict import Finding, Status
+
+_OWN_MEAN = "loss-not-scaled"
+"""Of uneven shards a mean is N times its share, as an average has it, or nearly."""
+_MEAN = "mean-instead-of-sum"
+
+AVERAGED = (
+    "note: the replicas' gradients are averaged, and taken for N times their shares, "
+    "as their losses are"
+)
+
+
+def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
+    """What was seen, with gradients as shares of their average.
+
+    None unless gradients that are N times too large, or those of own means, are told
+    first of a run, but for what is wrong with the mean of its losses. Or their average,
+    if the losses are averaged as well: where the grouping of the examples matters, or
+    their scatter is large, nobody may know how large each gradient should be.
+    """
+    n = evidence.observed.replicas
+    is_alone = n == 1 or evidence.measure.shards_known
+    if is_alone or judgement.status is not Status.FAIL or _adds_up(evidence):
+        return None
+    is_large = _find_large(evidence, judgement) is not None
+    if not is_large and not (_names_mean(judgement) and _averages_losses(evidence)):
+        return None
+    return take_shares(evidence)
+
+
+def _adds_up(evidence: Evidence) -> bool:
+    """Whether sums, or the variables where nobody saw these, tell of no average."""
+    return _has_whole_addends(evidence) or _leads_on(evidence)
+
+
+def _has_whole_addends(evidence: Evidence) -> bool:
+    """Whether the first sum has what some replicas hand on, and not an N-th of it."""
+    rows = list(_list_sums(evidence))
+    weights = fit_weights(rows) if rows else None
+    if weights is None or not leaves_nothing(rows, weights):
+        return False
+    is_whole, is_left = (np.abs(weights - due) <= SAME for due in (1, 0))
+    return bool(np.any(is_whole) and np.all(is_whole | is_left))
+
+
+def _list_sums(evidence: Evidence) -> Iterator[Row]:
+    """The first replica's sums, of what one device hands on of each own gradient.
+
+    That is the gradient itself where the step does nothing to it on its way.
+    """
+    observed, apart = evidence.observed, evidence.fed.apart
+    sums = observed.select(step=0, phase="reduced_gradient", replica=0)
+    for number, (key, value) in enumerate(sums):
+        own = key if apart else replace(key, phase="local_gradient")
+        parts = (apart or observed).get_replicas(own)
+        if len(parts) == observed.replicas:
+            features = tuple(map(densify, parts))
+            yield Row(number=number, target=densify(value), features=features)
+
+
+def _leads_on(evidence: Evidence) -> bool:
+    """Whether variables are what the sum of gradients that nobody saw leads to."""
+    fed, observed = evidence.fed, evidence.observed
+    if fed.due is None or fed.mean is None:
+        return False
+    wrong: list[Array] = []
+    apart: list[Array] = []
+    for key, value in fed.due.select(phase="variable", replica=0):
+        if evidence.tier == "free" and key.step > 0:
+            continue  # it started from another state than the cluster
+        seen, mean = observed.get(key), fed.mean.get(key)
+        if seen is not None and mean is not None:
+            due = densify(value)
+            wrong.append((densify(seen) - due).ravel())
+            apart.append((densify(mean) - due).ravel())
+    if not apart:
+        return False
+    rest, told = (measure_norm(np.concatenate(found)) for found in (wrong, apart))
+    return rest <= SAME * told and told > 0
+
+
+def take_shares(evidence: Evidence) -> Evidence:
+    """What was seen, with gradients as shares of their average."""
+    n = evidence.observed.replicas
+    apart = evidence.fed.apart
+    fed = replace(
+        evidence.fed,
+        apart=None if apart is None else _divide(apart, n, GRADIENTS),
+        sums=tuple(_count_shares(trace, n) for trace in evidence.fed.sums),
+    )
+    return replace(
+        evidence,
+        observed=_divide(evidence.observed, n, ("local_gradient",)),
+        fed=fed,
+    )
+
+
+def _find_large(evidence: Evidence, judgement: Judgement) -> Finding | None:
+    """What says first, but for the losses, that gradients are those of own means."""
+    # How undeclared losses combine is a guess, so what is said of them may be wrong.
+    # What stands for those of own means is said of their gradients.
+    is_open = evidence.subject.loss_reduction != "sum"
+    told = (
+        f
+        for f in judgement.findings
+        if f.phase != "loss" or (is_open and f.code == _OWN_MEAN)
+    )
+    first = next(told, None)
+    if first is None or first.phase not in COMPUTED:
+        return None
+    n = evidence.observed.replicas
+    return first if first.code == _OWN_MEAN or _is_multiple(first, n) else None
+
+
+def _names_mean(judgement: Judgement) -> bool:
+    return any(f.code == _MEAN and f.confidence >= ALL for f in judgement.findings)
+
+
+def _averages_losses(evidence: Evidence) -> bool:
+    """Whether the replicas' losses are declared to be averaged, or come nearer so."""
+    declared = evidence.subject.loss_reduction
+    if declared is not None:
+        return declared == "mean"
+    key = TraceKey(step=0, phase="loss", variable="")
+    n = evidence.observed.replicas
+    whole = evidence.reference.get(key.at(WHOLE))
+    losses = [evidence.observed.get(key.at(replica)) for replica in range(n)]
+    found = [float(densify(loss)) for loss in losses if loss is not None]
+    if whole is None or len(found) < n:
+        return False
+    due, total = float(densify(whole)), sum(found)
+    return abs(total / n - due) < abs(total - due)
+
+
+def tells_more(evidence: Evidence, found: Judgement, averaged: Judgement) -> bool:
+    """Whether averages read so have causes, and not that all is N times too large.
+
+    Args:
+        evidence: What was seen.
+        found: What is told of it.
+        averaged: What is told of it with gradients as shares of their average.
+    """
+    large = _find_large(evidence, found)
+    if large is None or large.confidence < ALL:
+        return False
+    n = evidence.observed.replicas
+    return averaged.status is Status.FAIL and all(
+        finding.confidence >= ALL
+        and finding.code != "unexplained"
+        and not _is_multiple(finding, n)
+        for finding in averaged.findings
+    )
+
+
+def _is_multiple(finding: Finding, replicas: int) -> bool:
+    ratio = finding.ratio
+    return ratio is not None and are_same_factors(ratio, replicas)
+
+
+def change_gradients(
+    trace: Trace,
+    phases: tuple[Phase, ...],
+    change: Callable[[TraceKey, Array], Array],
+) -> Trace:
+    """A trace with other gradients of some phases."""
+    values = Values(trace.values)
+    for key in list(values):
+        if key.phase in phases:
+            # In float64, where it rounds nothing that a bound would have to allow.
+            values[key] = change_numbers(
+                values[key],
+                lambda numbers, key=key: change(key, np.asarray(numbers, np.float64)),  # type: ignore[misc]
+            )
+    return replace(trace, values=values)
+
+
+def _divide(trace: Trace, by: int, phases: tuple[Phase, ...]) -> Trace:
+    return change_gradients(trace, phases, lambda _, numbers: numbers / by)
+
+
+def _count_shares(trace: Trace, replicas: int) -> Trace:
+    """A sum that one device was fed with, as what it is of the shares."""
+    factor = float(cast(float, trace.notes["factor"])) * replicas
+    return replace(trace, notes={**trace.notes, "factor": factor})

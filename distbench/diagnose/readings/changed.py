@@ -1,0 +1,54 @@
+"""What replicas do to gradients whose losses, or micro-steps, add up."""
+
+from __future__ import annotations
+
+from distbench.compare.intermediates import losses_add_up
+from distbench.compare.noise import Noise
+from distbench.compare.of_micro_steps import take_sums
+from distbench.compare.paired import gradients_add_up
+from distbench.diagnose.causes.rank import ALL
+from distbench.diagnose.hypotheses.combined import COMBINED
+from distbench.diagnose.hypotheses.own_spreads import OF_OWN
+from distbench.diagnose.judgement import Judgement
+from distbench.diagnose.readings.reading import Reading
+from distbench.diagnose.readings.weighed import Weighed
+from distbench.evidence import Evidence
+from distbench.trace import COMPUTED
+from distbench.verdict import Status
+
+CLIP = "clip-before-reduction"
+
+
+def tell_changed(
+    evidence: Evidence, noise: Noise, step: int, whole: Weighed
+) -> Judgement | None:
+    """What comes of it by the global batch; None where nobody looked, or of a loss.
+
+    Args:
+        evidence: What was seen, with a look inside of the step.
+        noise: How far correct runs are apart.
+        step: The first in which gradients are wrong.
+        whole: The evidence, held against the global batch.
+    """
+    inside = evidence.inside
+    if inside is None or not losses_add_up(inside, step):
+        return None
+    told = whole.explain()
+    code = told.findings[0].code if told.findings else ""
+    if code in (COMBINED, CLIP) and gradients_add_up(inside, step):
+        summed = take_sums(evidence, inside, step)
+        named = Weighed(Reading(evidence=summed), noise).explain()
+        if _is_known(named):
+            return named
+    # Beside what is not linear there may be mere means, which are told first.
+    found = {(finding.phase, finding.code) for finding in told.findings}
+    is_changed = any(("reduced_gradient", c) in found for c in (COMBINED, OF_OWN))
+    return told if is_changed else None
+
+
+def _is_known(judgement: Judgement) -> bool:
+    """Whether causes beyond the gradients tell all that is wrong."""
+    return judgement.status is Status.FAIL and all(
+        finding.phase not in COMPUTED and finding.confidence >= ALL
+        for finding in judgement.findings
+    )

@@ -1,0 +1,1 @@
+"""What is told of a run that no wrong value of a step shows."""
