@@ -35,7 +35,7 @@ from thresholds import find_threshold
 
 import distbench
 from distbench.cluster import ClusterSpec
-from distbench.compare.measured_noise import measure_noise
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.launch.rundir import RunDirectory

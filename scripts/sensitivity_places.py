@@ -9,9 +9,9 @@ import numpy as np
 from planting import Array, Plant, Propagation, pick_middle
 from sensitivity_optimizers import RULES
 
+from distbench.compare.arrays.noise import Noise
 from distbench.compare.comparison import compare_evidence
-from distbench.compare.measured_noise import measure_noise
-from distbench.compare.noise import Noise
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.stages.chain import explain_chain

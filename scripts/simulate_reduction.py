@@ -27,11 +27,11 @@ from measured import FOLDER, describe_place, write_figures
 from replayed_sums import REDUCTIONS
 from simulated_page import PAGE, make_lines
 
-from distbench.compare.addends import Addends
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.measure import Margin, Measure, measure_error
-from distbench.compare.sums import bound_reduction
-from distbench.compare.values import Array, measure_norm
+from distbench.compare.arrays.addends import Addends
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.measure import Margin, Measure, measure_error
+from distbench.compare.arrays.values import Array, measure_norm
+from distbench.compare.pairs.sums import bound_reduction
 
 FIGURES = FOLDER / "simulated_reductions.json"
 MOST = 4096

@@ -15,7 +15,7 @@ from tally import Tally, limit_rate
 
 from distbench.cluster import ClusterSpec
 from distbench.compare.comparison import compare_evidence
-from distbench.compare.measured_noise import measure_noise
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings.reading import list_readings
 from distbench.evidence import Evidence

@@ -8,7 +8,7 @@ from pathlib import Path
 from distbench.checking.attempt import attempt
 from distbench.checking.origin import Control, plan_control
 from distbench.cluster import ClusterSpec
-from distbench.compare.sensitive import find_row_sensitive
+from distbench.compare.state.sensitive import find_row_sensitive
 from distbench.diagnose.flight import judge_flight
 from distbench.diagnose.judge import judge
 from distbench.evidence import Tier

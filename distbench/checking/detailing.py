@@ -12,7 +12,7 @@ from itertools import accumulate, groupby
 
 import numpy as np
 
-from distbench.compare.values import densify, measure_norm
+from distbench.compare.arrays.values import densify, measure_norm
 from distbench.details import Compared, Details, Series
 from distbench.evidence import Evidence
 from distbench.flight import Flight

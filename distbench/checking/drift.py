@@ -17,11 +17,11 @@ from typing import Any
 from distbench.checking.again import First, Judged, Way
 from distbench.checking.runs import OPEN
 from distbench.cluster import ClusterSpec
-from distbench.compare.likeness import find_half
-from distbench.compare.measured_noise import KERNEL_ROUNDINGS
-from distbench.compare.offline import compare_traces
-from distbench.compare.places import Place
-from distbench.compare.values import measure_finite, take_numbers
+from distbench.compare.arrays.likeness import find_half
+from distbench.compare.arrays.values import measure_finite, take_numbers
+from distbench.compare.recorded.offline import compare_traces
+from distbench.compare.recorded.places import Place
+from distbench.compare.state.measured_noise import KERNEL_ROUNDINGS
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
 from distbench.scenario import Scenario

@@ -15,8 +15,8 @@ from functools import partial
 
 from distbench.checking.attempt import attempt
 from distbench.checking.plan import Planned
-from distbench.compare.intermediates import limits_addends, starts_right
-from distbench.compare.met import goes_on_from_gradients
+from distbench.compare.inside.intermediates import limits_addends, starts_right
+from distbench.compare.nature.met import goes_on_from_gradients
 from distbench.diagnose.clues.astray import describe_own
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from distbench.compare.ratio import are_same_factors
+from distbench.compare.arrays.ratio import are_same_factors
 from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
 from distbench.scenario import Scenario

@@ -16,9 +16,9 @@ import numpy as np
 
 from distbench.checking.attempt import attempt
 from distbench.checking.plan import Planned
-from distbench.compare.copies import are_same
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.arrays.copies import are_same
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.details import Compared
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement

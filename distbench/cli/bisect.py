@@ -109,8 +109,8 @@ def _compare(ran: dict[str, Ran], rows: int) -> tuple[list[RenderableType], bool
     """What the two runs have in common on one device, then on the cluster."""
     from rich.text import Text
 
-    from distbench.compare.offline import compare_traces
-    from distbench.compare.reductions import describe_first
+    from distbench.compare.recorded.offline import compare_traces
+    from distbench.compare.recorded.reductions import describe_first
     from distbench.report.traces import render_comparison
 
     good, bad = ran["good"].traces, ran["bad"].traces

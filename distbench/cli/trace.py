@@ -76,8 +76,8 @@ def diff(
     ] = 20,
 ) -> int:
     """Compare two traces; exit code 0 if they are alike, 1 if not."""
-    from distbench.compare.offline import compare_traces
-    from distbench.compare.reductions import describe_first
+    from distbench.compare.recorded.offline import compare_traces
+    from distbench.compare.recorded.reductions import describe_first
     from distbench.report.table import make_console
     from distbench.report.traces import render_comparison
     from distbench.trace.folder import read_folder

@@ -9,16 +9,17 @@ from itertools import chain
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.led import list_led
-from distbench.compare.measure import BITWISE, Margin, Measured, is_wrong, measure_error
-from distbench.compare.measured_noise import measure_noise
-from distbench.compare.noise import Noise
-from distbench.compare.pair import Pair, Relation
-from distbench.compare.pairs import Pairs
-from distbench.compare.results import list_results
-from distbench.compare.totals import list_totals
-from distbench.compare.values import (
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.measure import (
+    BITWISE,
+    Margin,
+    Measured,
+    is_wrong,
+    measure_error,
+)
+from distbench.compare.arrays.noise import Noise
+from distbench.compare.arrays.pair import Pair, Relation
+from distbench.compare.arrays.values import (
     BLOCK,
     Array,
     are_equal,
@@ -27,6 +28,11 @@ from distbench.compare.values import (
     measure_size,
     round_to,
 )
+from distbench.compare.pairs.listed import Pairs
+from distbench.compare.state.led import list_led
+from distbench.compare.state.measured_noise import measure_noise
+from distbench.compare.state.results import list_results
+from distbench.compare.state.totals import list_totals
 from distbench.details import Compared
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, INITIAL, WHOLE, Phase, TraceKey

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.values import Array, densify
 from distbench.flight import Flight
 from distbench.trace import STATE, WHOLE, Phase, Trace, TraceKey
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from distbench.compare.arrays.copies import are_same
+from distbench.compare.arrays.pair import TOLD
+from distbench.compare.arrays.values import take_numbers
 from distbench.compare.comparison import Comparison
-from distbench.compare.copies import are_same
-from distbench.compare.leading import find_unled, is_trained
-from distbench.compare.pair import TOLD
-from distbench.compare.values import take_numbers
+from distbench.compare.state.leading import find_unled, is_trained
 from distbench.details import Compared
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, INITIAL, WHOLE, Phase, Trace

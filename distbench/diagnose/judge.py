@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.absent import add_absent
-from distbench.compare.lost import measure_lost
-from distbench.compare.measured_noise import measure_noise
-from distbench.compare.noise import Noise
-from distbench.compare.odd_terms import settle_terms
-from distbench.compare.pair import SHARD
-from distbench.compare.sensitive import find_cut_sensitive, find_row_sensitive
+from distbench.compare.arrays.noise import Noise
+from distbench.compare.arrays.pair import SHARD
+from distbench.compare.nature.absent import add_absent
+from distbench.compare.nature.lost import measure_lost
+from distbench.compare.nature.odd_terms import settle_terms
+from distbench.compare.state.measured_noise import measure_noise
+from distbench.compare.state.sensitive import find_cut_sensitive, find_row_sensitive
 from distbench.diagnose.causes.exchange import exchanges, is_joined
 from distbench.diagnose.causes.explain import is_vague
 from distbench.diagnose.causes.rank import ALL

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from distbench.compare.likeness import Status
-from distbench.compare.places import Place, RunDifference
+from distbench.compare.arrays.likeness import Status
+from distbench.compare.recorded.places import Place, RunDifference
 from distbench.errors import count_things
 from distbench.escape import escape_controls
 from distbench.report.words import (

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import distbench
 from distbench.cli import app
-from distbench.compare.offline import compare_traces
+from distbench.compare.recorded.offline import compare_traces
 from distbench.errors import BadInputError
 from distbench.trace import INITIAL, PHASES, Trace
 from distbench.trace.folder import read_folder

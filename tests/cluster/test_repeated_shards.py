@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distbench.cluster import ClusterSpec
-from distbench.compare.pair import SHARD
+from distbench.compare.arrays.pair import SHARD
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.launch.rundir import RunDirectory

@@ -10,7 +10,7 @@ from evidence_changes import change_evidence
 from training_simulator import Fault, observe
 
 from distbench.compare.comparison import Comparison, compare_evidence
-from distbench.compare.measured_noise import measure_noise
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.evidence import Evidence
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.measure import BITWISE
-from distbench.compare.pair import SUM, Pair
+from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.arrays.pair import SUM, Pair
 from distbench.trace import TraceKey
 
 Array = np.ndarray

@@ -8,7 +8,7 @@ import numpy as np
 from training_simulator import BIAS, Fault, observe
 
 from distbench.checking.confirm import find_correction
-from distbench.compare.absent import add_absent
+from distbench.compare.nature.absent import add_absent
 from distbench.diagnose.judge import judge
 
 GRADIENTS = ("local_gradient", "reduced_gradient", "applied_gradient")

@@ -12,9 +12,10 @@ from gradient_values import scale, to_array
 from swept import swept
 from training_simulator import RIGHT, TRAINED, Fault, observe, reduce_with
 
-from distbench.compare import bounds, comparison, values
+from distbench.compare import comparison
+from distbench.compare.arrays import bounds, values
+from distbench.compare.arrays.pair import Pair
 from distbench.compare.comparison import Judged, compare_evidence
-from distbench.compare.pair import Pair
 from distbench.diagnose.judge import judge
 from distbench.fed import Fed
 from distbench.trace import Trace, Values, shelf

@@ -9,16 +9,16 @@ from planted_case import check_passed
 from swept import swept
 from training_simulator import Fault, observe, reduce_with
 
-from distbench.compare.addends import Addends, collect_addends
-from distbench.compare.bounds import (
+from distbench.compare.arrays.addends import Addends, collect_addends
+from distbench.compare.arrays.bounds import (
     find_roundoff,
     follow_drift,
     group_alike,
     limit_partial_sums,
     spread_additions,
 )
-from distbench.compare.measure import BITWISE, Margin, measure_error
-from distbench.compare.sums import bound_reduction
+from distbench.compare.arrays.measure import BITWISE, Margin, measure_error
+from distbench.compare.pairs.sums import bound_reduction
 from distbench.diagnose.judge import judge as judge_run
 from distbench.trace import SparseRows
 from distbench.trace.dtypes import find_dtype

@@ -11,8 +11,8 @@ import pytest
 from evidence_changes import change_evidence
 from training_simulator import observe
 
-from distbench.compare.measure import BITWISE
-from distbench.compare.pair import GLOBAL, Pair
+from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.diagnose.causes.rank import find_best
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -14,9 +14,9 @@ from grouped_losses import by_statistics
 from grouped_training import Simulator
 from inside_runs import ROWS, Program
 
-from distbench.compare.intermediates import find_astray
-from distbench.compare.measure import Margin
-from distbench.compare.pair import GLOBAL, Pair
+from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.pair import GLOBAL, Pair
+from distbench.compare.inside.intermediates import find_astray
 from distbench.diagnose.clues.astray import describe_own, find_times
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.astray import explain_by_own_value

@@ -10,9 +10,9 @@ from gradient_values import add_up, clip_norm, to_array
 from planted_case import check_passed
 from training_simulator import BIAS, TRAINED, Fault, observe
 
-from distbench.compare.measure import BITWISE
-from distbench.compare.pair import Pair
-from distbench.compare.pieces import cut_piece, find_start, measure_move
+from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.inside.pieces import cut_piece, find_start, measure_move
 from distbench.diagnose.hypotheses import buffers
 from distbench.diagnose.judge import judge
 from distbench.trace import TraceKey, Value

@@ -27,8 +27,8 @@ from training_simulator import (
 )
 from wrong_steps import each
 
-from distbench.compare.measure import Margin
-from distbench.compare.pair import SUM, Pair
+from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.pair import SUM, Pair
 from distbench.diagnose.clues.addends import Source
 from distbench.diagnose.hypotheses import limits
 from distbench.diagnose.hypotheses.limits import sum_clipped

@@ -18,8 +18,8 @@ from grouped_losses import (
 from grouped_training import Simulator
 from inside_runs import ROWS, Program
 
-from distbench.compare.doubled import adds_up_beside_common, take_gradients
-from distbench.compare.intermediates import losses_add_up
+from distbench.compare.inside.intermediates import losses_add_up
+from distbench.compare.nature.doubled import adds_up_beside_common, take_gradients
 from distbench.diagnose.judge import judge
 from distbench.evidence import Inside
 from distbench.trace import WHOLE

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from training_simulator import observe
 
-from distbench.compare.measure import BITWISE
-from distbench.compare.pair import GLOBAL, Pair
+from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.diagnose.causes.rank import find_best
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.followed import explain_by_summed_copies

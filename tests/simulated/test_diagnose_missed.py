@@ -9,8 +9,8 @@ import pytest
 from grouped_losses import SHARDS, Batch, Compute, mean_squares, sum_squares
 from grouped_training import Simulator
 
-from distbench.compare.measured_noise import measure_noise
-from distbench.compare.nature import find_nature
+from distbench.compare.nature.grouping import find_nature
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.examples import Counted

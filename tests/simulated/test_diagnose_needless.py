@@ -6,8 +6,8 @@ import pytest
 from grouped_losses import Compute, against_the_others, by_statistics
 from grouped_training import Simulator, lose_sum
 
+from distbench.compare.arrays.noise import Noise
 from distbench.compare.comparison import Judged, compare_evidence
-from distbench.compare.noise import Noise
 from distbench.diagnose.judge import judge
 from distbench.diagnose.stages.chain import explain_chain
 from distbench.diagnose.stages.links import Chain

@@ -9,8 +9,8 @@ import pytest
 from grouped_losses import sum_squares
 from grouped_training import Simulator
 
-from distbench.compare.measure import Margin
-from distbench.compare.pair import GLOBAL, Pair
+from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.own_spreads import explain_by_own_variances
 from distbench.trace import WHOLE, Phase, TraceKey, Values, VariableInfo

@@ -9,8 +9,8 @@ import pytest
 from evidence_changes import change_evidence
 from training_simulator import TRAINED, Fault, observe
 
-from distbench.compare.measure import BITWISE
-from distbench.compare.pair import GLOBAL, Pair
+from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.diagnose.causes.chosen import explain_cases
 from distbench.diagnose.causes.drift import name_apart
 from distbench.diagnose.causes.rank import find_best

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from training_simulator import KERNEL, observe
 
-from distbench.compare.measure import Margin
-from distbench.compare.pair import GLOBAL, Pair
+from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.diagnose.causes.rank import find_best
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

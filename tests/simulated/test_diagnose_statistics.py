@@ -9,8 +9,8 @@ import pytest
 from evidence_changes import change_evidence
 from training_simulator import observe
 
-from distbench.compare.measure import BITWISE
-from distbench.compare.pair import GLOBAL, Pair
+from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.diagnose.causes.chosen import explain_cases
 from distbench.diagnose.clues.context import Context
 from distbench.trace import INITIAL, WHOLE, Phase, TraceKey, VariableInfo

@@ -23,9 +23,9 @@ from grouped_losses import (
 from grouped_training import Simulator, by_share, lose_last
 
 from distbench.compare.comparison import compare_evidence
-from distbench.compare.measured_noise import measure_noise
-from distbench.compare.nature import find_nature
-from distbench.compare.shards import weigh_shards
+from distbench.compare.nature.grouping import find_nature
+from distbench.compare.nature.shards import weigh_shards
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import Trace

@@ -9,9 +9,9 @@ import pytest
 from simulated_rule import Rule
 from training_simulator import HEAD, observe
 
-from distbench.compare.leading import is_led
-from distbench.compare.measure import Margin
-from distbench.compare.pair import Pair
+from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.state.leading import is_led
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.slots import explain_by_own_way
 from distbench.evidence import Evidence

@@ -11,8 +11,8 @@ from exchanging import Exchanging, note
 from grouped_losses import Batch, Compute, by_statistics
 from grouped_training import Simulator
 
-from distbench.compare.measure import Margin
-from distbench.compare.pair import GLOBAL, Pair
+from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.diagnose.causes.exchange import join_factors, tell_lost_gradient
 from distbench.diagnose.causes.explain import Explained, explain_all
 from distbench.diagnose.clues.context import Context

@@ -9,10 +9,10 @@ import pytest
 from gradient_values import add_up
 from training_simulator import BIAS, Fault, observe
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.factor import Factor, Factors
-from distbench.compare.measure import measure_error
-from distbench.compare.reduced import pair_direction
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.measure import measure_error
+from distbench.compare.nature.factor import Factor, Factors
+from distbench.compare.pairs.reduced import pair_direction
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE, SparseRows, Trace, TraceKey
 from distbench.trace.dtypes import find_dtype

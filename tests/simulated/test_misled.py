@@ -10,7 +10,7 @@ from evidence_changes import change_evidence
 from led_runs import make_run
 from training_simulator import Fault
 
-from distbench.compare.values import densify
+from distbench.compare.arrays.values import densify
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, TraceKey, Value

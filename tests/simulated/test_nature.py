@@ -28,9 +28,9 @@ from grouped_losses import (
 )
 from grouped_training import KERNEL, Simulator
 
-from distbench.compare.measured_noise import measure_noise
-from distbench.compare.nature import find_nature
-from distbench.compare.values import Array
+from distbench.compare.arrays.values import Array
+from distbench.compare.nature.grouping import find_nature
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.judge import judge
 from distbench.trace import Trace, TraceKey
 from distbench.verdict import Status

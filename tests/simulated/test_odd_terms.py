@@ -10,8 +10,8 @@ from exchanging import note
 from grouped_losses import Batch, Compute, mean_squares, sum_squares
 from grouped_training import Simulator, put
 
-from distbench.compare.measured_noise import measure_noise
-from distbench.compare.odd_terms import settle_terms
+from distbench.compare.nature.odd_terms import settle_terms
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import TraceKey, Value

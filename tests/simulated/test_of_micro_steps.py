@@ -8,7 +8,7 @@ import numpy as np
 from gradient_values import add_values
 from training_simulator import Fault, observe, reduce_with
 
-from distbench.compare.of_micro_steps import take_sums
+from distbench.compare.inside.of_micro_steps import take_sums
 from distbench.evidence import Inside
 from distbench.trace import WHOLE, TraceKey
 from distbench.trace.intermediates import name_given

@@ -12,7 +12,7 @@ from simulated_rule import Rule
 from swept import swept
 from training_simulator import TRAINED, Fault, observe
 
-from distbench.compare.bounds import find_roundoff
+from distbench.compare.arrays.bounds import find_roundoff
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL

@@ -7,8 +7,8 @@ import pytest
 from grouped_losses import EXAMPLES, SHARDS, Batch, sum_squares
 from grouped_training import Simulator
 
-from distbench.compare.measured_noise import measure_noise
-from distbench.compare.nature import find_nature
+from distbench.compare.nature.grouping import find_nature
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.judge import judge
 from distbench.verdict import Status
 

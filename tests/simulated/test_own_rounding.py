@@ -13,7 +13,7 @@ import pytest
 from grouped_losses import by_statistics
 from grouped_training import SHARDS, Simulator
 
-from distbench.compare.measured_noise import measure_noise
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.evidence import Evidence
 from distbench.trace import TraceKey
 

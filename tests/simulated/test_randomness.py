@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from training_simulator import Fault, observe
 
-from distbench.compare.measured_noise import measure_noise
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.remarks.randomness import find_shared_randomness
 from distbench.evidence import Evidence
 from distbench.verdict import Finding

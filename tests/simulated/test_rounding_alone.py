@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from training_simulator import BIAS, observe
 
-from distbench.compare.measured_noise import measure_noise
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.trace import WHOLE, TraceKey
 
 KEY = TraceKey(step=0, phase="local_gradient", variable=BIAS, replica=WHOLE)

@@ -9,9 +9,9 @@ import pytest
 from gradient_values import map_values
 from training_simulator import KERNEL, RIGHT, Fault, Setup, Simulation, observe
 
-from distbench.compare.factor import Factor
-from distbench.compare.measure import measure_error
-from distbench.compare.reduced import pair_sum
+from distbench.compare.arrays.measure import measure_error
+from distbench.compare.nature.factor import Factor
+from distbench.compare.pairs.reduced import pair_sum
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, VariableInfo

@@ -8,7 +8,7 @@ import pytest
 from gradient_values import to_array
 from training_simulator import KERNEL, observe
 
-from distbench.compare.measured_noise import measure_noise
+from distbench.compare.state.measured_noise import measure_noise
 from distbench.trace import WHOLE, TraceKey
 
 

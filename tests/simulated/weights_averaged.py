@@ -9,7 +9,7 @@ import numpy as np
 from gradient_values import to_array
 from training_simulator import KERNEL, Fault, Setup, Simulation
 
-from distbench.compare.values import densify
+from distbench.compare.arrays.values import densify
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, Trace, TraceKey, VariableInfo
 

@@ -85,37 +85,51 @@ _TAKES = {
         "worker.in_flight worker.one_device worker.process worker.state "
         "worker.stepping worker.subjects worker.taps"
     ),
-    "compare": "details dyadic errors evidence flight trace trace.naming",
+    "compare.arrays": "evidence trace",
+    "compare.nature": "compare.arrays dyadic evidence trace",
+    "compare.state": "compare.arrays compare.nature evidence trace",
+    "compare.pairs": (
+        "compare.arrays compare.nature compare.state details dyadic evidence trace"
+    ),
+    "compare.inside": "compare.arrays evidence trace",
+    "compare.recorded": "compare.arrays errors trace trace.naming",
+    "compare": (
+        "compare.arrays compare.pairs compare.state details evidence flight trace"
+    ),
     "diagnose.names": "",
     "diagnose.seeds": "evidence trace",
     "diagnose.judgement": "details verdict",
-    "diagnose.clues": "compare evidence trace",
-    "diagnose.hypotheses": "compare diagnose.clues diagnose.names diagnose.seeds trace",
+    "diagnose.clues": "compare compare.arrays compare.inside evidence trace",
+    "diagnose.hypotheses": (
+        "compare.arrays compare.inside compare.nature compare.state diagnose.clues "
+        "diagnose.names diagnose.seeds trace"
+    ),
     "diagnose.causes": (
-        "codes compare diagnose.clues diagnose.hypotheses diagnose.names evidence "
-        "split trace verdict"
+        "codes compare compare.arrays compare.nature compare.state diagnose.clues "
+        "diagnose.hypotheses diagnose.names evidence split trace verdict"
     ),
     "diagnose.stages": (
-        "codes compare diagnose.causes diagnose.clues diagnose.hypotheses "
-        "diagnose.names evidence trace verdict"
+        "codes compare compare.arrays compare.nature compare.state diagnose.causes "
+        "diagnose.clues diagnose.hypotheses diagnose.names evidence trace verdict"
     ),
     "diagnose.readings": (
-        "codes compare details diagnose.causes diagnose.clues diagnose.hypotheses "
+        "codes compare compare.arrays compare.inside compare.nature compare.pairs "
+        "compare.state details diagnose.causes diagnose.clues diagnose.hypotheses "
         "diagnose.judgement diagnose.names diagnose.seeds diagnose.stages evidence "
         "spelling trace verdict"
     ),
     "diagnose.remarks": (
-        "codes compare details diagnose.names diagnose.readings diagnose.seeds "
-        "evidence examples trace verdict"
+        "codes compare.arrays compare.inside details diagnose.names diagnose.readings "
+        "diagnose.seeds evidence examples trace verdict"
     ),
     "diagnose": (
-        "compare details diagnose.causes diagnose.judgement diagnose.names "
-        "diagnose.readings diagnose.remarks diagnose.stages errors evidence flight "
-        "spelling trace verdict"
+        "compare compare.arrays compare.nature compare.state details diagnose.causes "
+        "diagnose.judgement diagnose.names diagnose.readings diagnose.remarks "
+        "diagnose.stages errors evidence flight spelling trace verdict"
     ),
     "report": (
-        "cluster codes compare details errors escape history options scenario trace "
-        "verdict"
+        "cluster codes compare.arrays compare.recorded details errors escape history "
+        "options scenario trace verdict"
     ),
     "repro": (
         "cluster codes digits dyadic errors gpus limits partitioner scenario split "
@@ -129,16 +143,16 @@ _TAKES = {
     ),
     "summaries": "checking.launches details launch observe options trace verdict",
     "checking": "",
-    "checking.detailing": "compare details evidence flight trace",
+    "checking.detailing": "compare.arrays details evidence flight trace",
     "checking.confirm": "diagnose diagnose.stages evidence trace verdict",
-    "checking.origin": "compare evidence launch scenario target trace verdict",
+    "checking.origin": "compare.arrays evidence launch scenario target trace verdict",
     "checking.kept": "errors escape evidence scenario trace.files",
     "checking.uneven": "split",
     "checking.stuck": "checking.uneven cluster codes launch trace trace.files verdict",
     "checking.attempt": "errors observe",
     "checking.controls": (
-        "checking.attempt checking.origin cluster compare diagnose evidence locks "
-        "observe scenario target"
+        "checking.attempt checking.origin cluster compare.state diagnose evidence "
+        "locks observe scenario target"
     ),
     "checking.plan": "cluster errors fault machine options scenario spelling xla",
     "checking.runs": "checking.plan evidence trace verdict",
@@ -156,21 +170,21 @@ _TAKES = {
         "diagnose.seeds evidence scenario trace verdict"
     ),
     "checking.drift": (
-        "checking.again checking.runs cluster compare diagnose.judgement evidence "
-        "scenario trace verdict"
+        "checking.again checking.runs cluster compare.arrays compare.recorded "
+        "compare.state diagnose.judgement evidence scenario trace verdict"
     ),
     "checking.failing": (
         "checking.controls checking.origin checking.plan checking.runs checking.stuck "
         "cluster errors evidence launch observe scenario split trace verdict xla"
     ),
     "checking.locating": (
-        "checking.attempt checking.plan compare diagnose diagnose.clues "
-        "diagnose.judgement diagnose.readings evidence observe scenario target trace "
-        "verdict"
+        "checking.attempt checking.plan compare.inside compare.nature diagnose "
+        "diagnose.clues diagnose.judgement diagnose.readings evidence observe scenario "
+        "target trace verdict"
     ),
     "checking.units": (
-        "checking.attempt checking.plan compare details diagnose diagnose.judgement "
-        "diagnose.names evidence observe target trace verdict"
+        "checking.attempt checking.plan compare.arrays details diagnose "
+        "diagnose.judgement diagnose.names evidence observe target trace verdict"
     ),
     "checking.races": "checking.origin verdict",
     "checking.flights": (
@@ -210,11 +224,11 @@ _TAKES = {
     "unusual": "cluster samples",
     "selftest": "checking.checker cluster errors faults options target unusual verdict",
     "cli": (
-        "checking.checker checking.debugging checking.kept cluster codes compare "
-        "doctor environments errors escape faults history history.pattern "
-        "history.quarantine input_file launch machine options report repro scenario "
-        "selftest shrink spelling stop summaries target trace trace.folder unusual "
-        "verdict verdict.document"
+        "checking.checker checking.debugging checking.kept cluster codes "
+        "compare.recorded doctor environments errors escape faults history "
+        "history.pattern history.quarantine input_file launch machine options report "
+        "repro scenario selftest shrink spelling stop summaries target trace "
+        "trace.folder unusual verdict verdict.document"
     ),
     "bench": "api call fault limits verdict verdict.handed",
     "collected": (

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from distbench.checking.kept import Kept, make_place
 from distbench.cli import app
-from distbench.compare.offline import Selection, compare_traces
+from distbench.compare.recorded.offline import Selection, compare_traces
 from distbench.errors import BadInputError, ClusterError
 from distbench.evidence import Evidence
 from distbench.report.traces import render_comparison, render_trace

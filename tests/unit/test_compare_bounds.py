@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from distbench.compare.bounds import (
+from distbench.compare.arrays.bounds import (
     FALSE_ALARM,
     bound_additions,
     bound_sum,
@@ -21,9 +21,9 @@ from distbench.compare.bounds import (
     spread_additions,
     spread_sum,
 )
-from distbench.compare.measure import BITWISE, Margin, is_wrong, measure_error
-from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import round_to
+from distbench.compare.arrays.measure import BITWISE, Margin, is_wrong, measure_error
+from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.values import round_to
 
 
 def add_in_turn(terms, dtype):

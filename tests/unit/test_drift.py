@@ -17,9 +17,9 @@ from distbench.checking.drift import (
     tell_drift,
 )
 from distbench.cluster import ClusterSpec
-from distbench.compare.likeness import Likeness
-from distbench.compare.places import Place
-from distbench.compare.values import densify
+from distbench.compare.arrays.likeness import Likeness
+from distbench.compare.arrays.values import densify
+from distbench.compare.recorded.places import Place
 from distbench.details import Compared
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence

@@ -9,9 +9,9 @@ import pytest
 from evidence_changes import change_evidence
 from training_simulator import KERNEL, observe
 
+from distbench.compare.arrays.measure import BITWISE, Margin
+from distbench.compare.arrays.pair import Pair, Relation
 from distbench.compare.comparison import Comparison, compare_evidence, judge_pair
-from distbench.compare.measure import BITWISE, Margin
-from distbench.compare.pair import Pair, Relation
 from distbench.compare.vacuity import find_weak_phases
 from distbench.trace import INITIAL, TraceKey
 

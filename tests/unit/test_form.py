@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distbench.compare.values import densify
+from distbench.compare.arrays.values import densify
 from distbench.trace import SparseRows, Value
 from distbench.worker.one_device.form import move_sums, take_form
 

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 from inside_runs import EVEN, ROWS, SIZES, Program
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.intermediates import find_astray, limits_addends, starts_right
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.inside.intermediates import (
+    find_astray,
+    limits_addends,
+    starts_right,
+)
 from distbench.evidence import Inside
 from distbench.trace import WHOLE, Trace, TraceKey, VariableInfo
 from distbench.trace.intermediates import (

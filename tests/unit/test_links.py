@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.compare.comparison import Comparison, Judged
-from distbench.compare.measure import Margin
-from distbench.compare.pair import GLOBAL, Pair
 from distbench.diagnose.stages.links import judge_chain
 from distbench.trace import INITIAL
 

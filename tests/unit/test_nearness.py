@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distbench.compare.ratio import are_near
+from distbench.compare.arrays.ratio import are_near
 
 ONE = np.array([3.0, 1.0])
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from recorded_runs import add, average, keep_own, train
 
-from distbench.compare.likeness import Before, measure_likeness
-from distbench.compare.offline import compare_traces, find_drift
-from distbench.compare.reductions import describe_first, describe_reduction
+from distbench.compare.arrays.likeness import Before, measure_likeness
+from distbench.compare.recorded.offline import compare_traces, find_drift
+from distbench.compare.recorded.reductions import describe_first, describe_reduction
 from distbench.errors import BadInputError
 from distbench.trace import (
     DIGESTS,

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from distbench.compare.own_laws import find_factor, find_law
+from distbench.diagnose.remarks.own_laws import find_factor, find_law
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(18, 4)).astype("float32")

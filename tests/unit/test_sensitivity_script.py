@@ -254,7 +254,7 @@ def test_nothing_planted_is_nothing_found(scripts: Any, propagation: Any) -> Non
 
 
 def test_a_place_measures_its_threshold(scripts: Any, propagation: Any) -> None:
-    from distbench.compare.measured_noise import measure_noise
+    from distbench.compare.state.measured_noise import measure_noise
 
     place = scripts["sensitivity_places"].Place(
         propagation=propagation,

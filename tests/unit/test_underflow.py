@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distbench.compare.bounds import bound_underflow
-from distbench.compare.factor import Factor
-from distbench.compare.measure import measure_error
-from distbench.compare.reduced import pair_sum
+from distbench.compare.arrays.bounds import bound_underflow
+from distbench.compare.arrays.measure import measure_error
+from distbench.compare.nature.factor import Factor
+from distbench.compare.pairs.reduced import pair_sum
 from distbench.trace import SparseRows, TraceKey
 
 KEY = TraceKey(step=0, phase="reduced_gradient", variable="w", replica=0)

@@ -9,14 +9,14 @@ from itertools import chain
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import (
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import (
     are_alike,
     are_same_factors,
     fit_common_ratio,
     fit_multiple,
 )
-from distbench.compare.values import Array, take_numbers
+from distbench.compare.arrays.values import Array, take_numbers
 from distbench.diagnose.causes.rank import Ranked, find_full
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import chain
 
 from distbench.codes import CODES
-from distbench.compare.leading import find_counts
-from distbench.compare.pair import Pair
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.state.leading import find_counts
 from distbench.diagnose.causes.before_clip import explain_before_clip
 from distbench.diagnose.causes.constraint import describe_constraint
 from distbench.diagnose.causes.drift import name_apart, name_drift, name_sums_apart

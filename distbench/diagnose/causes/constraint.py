@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 
 _FEW = 2

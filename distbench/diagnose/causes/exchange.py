@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from distbench.compare.given import makes_whole_exchanged
-from distbench.compare.met import goes_on_from_gradients
-from distbench.compare.nature import Nature, find_nature
-from distbench.compare.noise import Noise
+from distbench.compare.arrays.noise import Noise
+from distbench.compare.nature.given import makes_whole_exchanged
+from distbench.compare.nature.grouping import Nature, find_nature
+from distbench.compare.nature.met import goes_on_from_gradients
 from distbench.diagnose.causes.explain import Explained, is_vague
 from distbench.diagnose.clues.context import Context
 from distbench.evidence import Evidence

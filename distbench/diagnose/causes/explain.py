@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from distbench.codes import CODES
+from distbench.compare.arrays.pair import TOLD, Pair
 from distbench.compare.comparison import Comparison, Judged
-from distbench.compare.pair import TOLD, Pair
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import fit_cases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.values import densify
+from distbench.compare.arrays.values import densify
 from distbench.diagnose.causes.rank import Ranked
 from distbench.diagnose.clues.context import Context
 from distbench.trace import UPDATED

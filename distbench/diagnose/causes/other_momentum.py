@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.changes import find_changes
-from distbench.compare.ratio import are_same_factors
+from distbench.compare.arrays.changes import find_changes
+from distbench.compare.arrays.ratio import are_same_factors
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import Row, drop_empty, fit_weights, leaves_nothing
 

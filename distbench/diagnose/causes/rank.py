@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, are_equal, measure_norm
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, are_equal, measure_norm
 from distbench.diagnose.clues.addends import find_untouched
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

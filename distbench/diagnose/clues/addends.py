@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.pair import SUM, Pair
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import SUM, Pair
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.trace import SUMMED, WHOLE, SparseRows, Value

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.intermediates import Astray, find_astray
-from distbench.compare.paired import Array, join_rows
-from distbench.compare.ratio import (
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.ratio import (
     SAME,
     are_alike,
     are_same_factors,
     fit_common_ratio,
 )
-from distbench.compare.values import name_value
+from distbench.compare.arrays.values import name_value
+from distbench.compare.inside.intermediates import Astray, find_astray
+from distbench.compare.inside.paired import Array, join_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import fit_cases
 from distbench.evidence import Inside

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, align_values, densify, measure_size
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, align_values, densify, measure_size
 from distbench.trace import SparseRows, Value
 
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from distbench.compare.arrays.pair import DIRECTION, Pair
+from distbench.compare.arrays.values import Array, densify
 from distbench.compare.comparison import Judged
-from distbench.compare.pair import DIRECTION, Pair
-from distbench.compare.values import Array, densify
 from distbench.diagnose.clues.cases import find_rounding, find_tolerance, take_rows
 from distbench.evidence import Evidence
 from distbench.trace import (

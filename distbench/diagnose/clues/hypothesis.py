@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from distbench.compare.values import Array
+from distbench.compare.arrays.values import Array
 from distbench.trace import Phase
 
 

@@ -12,8 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.values import Array, densify, measure_distance, measure_size
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.values import (
+    Array,
+    densify,
+    measure_distance,
+    measure_size,
+)
 from distbench.evidence import Evidence
 from distbench.trace import SUMMED, WHOLE, TraceKey, VariableInfo
 

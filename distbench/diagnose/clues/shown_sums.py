@@ -13,11 +13,11 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.measure import Margin
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, measure_norm, measure_size
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, measure_norm, measure_size
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from distbench.compare.arrays.values import Array
 from distbench.compare.envelope import Envelope, stack_orders
-from distbench.compare.values import Array
 from distbench.diagnose.flight.effects import (
     Change,
     Effects,

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from distbench.compare.arrays.values import Array
 from distbench.compare.envelope import Envelope, find_end
-from distbench.compare.values import Array
 from distbench.flight import Flight
 
 Places = npt.NDArray[np.bool_]

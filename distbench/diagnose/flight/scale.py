@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from distbench.compare.arrays.ratio import RatioFit, fit_ratio
 from distbench.compare.envelope import Envelope
-from distbench.compare.ratio import RatioFit, fit_ratio
 from distbench.flight import Flight
 
 _MOST_LEFT = 0.2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from distbench.compare.arrays.values import Array
 from distbench.compare.envelope import Envelope, find_end, stack_orders
-from distbench.compare.values import Array
 from distbench.flight import Flight
 
 _WHOLLY = 0.9

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import are_near, fit_common_ratio, fit_ratio
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import are_near, fit_common_ratio, fit_ratio
+from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas

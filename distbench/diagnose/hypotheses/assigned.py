@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.leading import has_gradient
-from distbench.compare.led_shards import split_counted
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array
+from distbench.compare.state.leading import has_gradient
+from distbench.compare.state.led_shards import split_counted
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.hypothesis import Hypothesis

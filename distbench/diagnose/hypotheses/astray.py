@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from distbench.compare.intermediates import Astray
+from distbench.compare.inside.intermediates import Astray
 from distbench.diagnose.clues.astray import (
     describe_astray,
     find_meant,

@@ -8,9 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.pieces import cut_piece, find_place, find_start, measure_move
-from distbench.compare.values import Array, measure_norm
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, measure_norm
+from distbench.compare.inside.pieces import (
+    cut_piece,
+    find_place,
+    find_start,
+    measure_move,
+)
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

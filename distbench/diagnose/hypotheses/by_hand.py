@@ -12,8 +12,8 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, measure_size
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.least_squares import solve_least_squares
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array
+from distbench.compare.arrays.least_squares import solve_least_squares
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import Source, list_sources
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

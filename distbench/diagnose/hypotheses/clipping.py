@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.addends import ADDED, Source, list_sources
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

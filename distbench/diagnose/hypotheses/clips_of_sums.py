@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.addends import Source, find_untouched, list_known
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import carry_rows, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from distbench.compare.values import measure_norm
+from distbench.compare.arrays.values import measure_norm
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.joined import (

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.pull import apply_pull, fit_pull
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, measure_size
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.pull import apply_pull, fit_pull
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.addends import Source, list_known
 from distbench.diagnose.clues.cases import find_tolerance, take_rows
 from distbench.diagnose.clues.context import Context

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, fit_common_ratio
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME, fit_common_ratio
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

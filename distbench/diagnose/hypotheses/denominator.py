@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from distbench.compare.met import goes_on_from_gradients
-from distbench.compare.values import Array
+from distbench.compare.arrays.values import Array
+from distbench.compare.nature.met import goes_on_from_gradients
 from distbench.diagnose.clues.astray import tell_place_of
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.leading import has_gradient
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, densify
+from distbench.compare.state.leading import has_gradient
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing

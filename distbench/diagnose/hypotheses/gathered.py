@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import SUMMED

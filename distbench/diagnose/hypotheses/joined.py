@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, fit_ratio
-from distbench.compare.values import Array, densify, measure_norm, measure_size
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME, fit_ratio
+from distbench.compare.arrays.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.clues.shown_sums import find_source, find_start

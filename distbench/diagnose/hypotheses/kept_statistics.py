@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.values import (
+from distbench.compare.arrays.values import (
     Array,
     densify,
     measure_norm,

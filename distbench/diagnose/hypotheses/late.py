@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.leading import has_gradient
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify, measure_norm
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, densify, measure_norm
+from distbench.compare.state.leading import has_gradient
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.hypothesis import Hypothesis

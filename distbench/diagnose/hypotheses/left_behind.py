@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from distbench.compare.ratio import are_near
-from distbench.compare.values import Array, are_equal, densify
+from distbench.compare.arrays.ratio import are_near
+from distbench.compare.arrays.values import Array, are_equal, densify
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.alone import find_parts

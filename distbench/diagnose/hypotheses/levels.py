@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, measure_norm, measure_size
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, measure_norm, measure_size
 from distbench.diagnose.clues.addends import ADDED, Source, list_sources
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.values import Array, measure_size
+from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.addends import Source
 from distbench.diagnose.hypotheses.norms import Norm
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_alike, are_same_factors
-from distbench.compare.values import Array, densify, measure_norm
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME, are_alike, are_same_factors
+from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.diagnose.clues.fit import add_weighted, fit_cases

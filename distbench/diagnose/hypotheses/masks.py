@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.ratio import fit_multiple
-from distbench.compare.values import Array
+from distbench.compare.arrays.ratio import fit_multiple
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import ADDED, Source, list_sources
 from distbench.diagnose.clues.cases import carry_rows, find_tolerance
 from distbench.diagnose.clues.context import Context

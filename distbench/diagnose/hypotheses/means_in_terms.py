@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, share_by_size
-from distbench.compare.values import Array, measure_size
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME, share_by_size
+from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted

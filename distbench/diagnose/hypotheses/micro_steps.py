@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from distbench.compare.least_squares import solve_least_squares, stack_scaled
-from distbench.compare.ratio import SAME, are_same_factors
-from distbench.compare.values import Array, measure_size
+from distbench.compare.arrays.least_squares import solve_least_squares, stack_scaled
+from distbench.compare.arrays.ratio import SAME, are_same_factors
+from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import add_weighted, fit_cases

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

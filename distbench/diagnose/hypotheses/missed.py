@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import share_by_size
-from distbench.compare.shards import find_shares
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import share_by_size
+from distbench.compare.arrays.values import Array
+from distbench.compare.nature.shards import find_shares
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.diagnose.clues.fit import add_weighted

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.parts import split_parts
-from distbench.compare.ratio import share_by_size
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import share_by_size
+from distbench.compare.arrays.values import Array
+from distbench.compare.nature.parts import split_parts
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

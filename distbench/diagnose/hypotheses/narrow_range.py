@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from distbench.compare.bounds import bound_sum, find_roundoff
-from distbench.compare.pair import Pair
+from distbench.compare.arrays.bounds import bound_sum, find_roundoff
+from distbench.compare.arrays.pair import Pair
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.precision import bound_rounding

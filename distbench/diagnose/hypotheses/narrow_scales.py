@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.bounds import (
+from distbench.compare.arrays.bounds import (
     bound_additions,
     find_roundoff,
     limit_partial_sums,
 )
-from distbench.compare.values import Array, measure_size, round_to
+from distbench.compare.arrays.values import Array, measure_size, round_to
 
 ENOUGH_BITS = 20
 """Zeros at the end of numbers, in bits, that are no chance: one in a million."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.narrow_scales import find_scale, is_scale_told
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.pair import DIRECTION
-from distbench.compare.ratio import fit_common_ratio, fit_ratio
-from distbench.compare.values import Array, measure_norm, measure_size
+from distbench.compare.arrays.pair import DIRECTION
+from distbench.compare.arrays.ratio import fit_common_ratio, fit_ratio
+from distbench.compare.arrays.values import Array, measure_norm, measure_size
 from distbench.diagnose.clues.addends import ADDED, list_sources
 from distbench.diagnose.clues.cases import find_tolerance, take_rows
 from distbench.diagnose.clues.context import Context

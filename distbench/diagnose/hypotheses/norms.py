@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from distbench.compare.values import Array, densify, measure_norm, take_numbers
+from distbench.compare.arrays.values import Array, densify, measure_norm, take_numbers
 from distbench.diagnose.clues.addends import Source, find_own_gradient, split_slices
 from distbench.diagnose.clues.context import Context
 from distbench.trace import SUMMED, WHOLE, SparseRows, Trace, TraceKey

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.leading import has_gradient, is_trained
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, densify
+from distbench.compare.state.leading import has_gradient, is_trained
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import (

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.ratio import are_near
-from distbench.compare.values import Array, measure_size
+from distbench.compare.arrays.ratio import are_near
+from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

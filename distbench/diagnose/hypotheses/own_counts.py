@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_alike
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME, are_alike
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
     Row,

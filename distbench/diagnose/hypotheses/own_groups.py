@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from distbench.compare.ratio import are_same_factors
+from distbench.compare.arrays.ratio import are_same_factors
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import fit_cases
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from distbench.compare.copies import are_same
-from distbench.compare.values import Array
+from distbench.compare.arrays.copies import are_same
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import fit_weights, list_step_errors, predict_cases
 from distbench.diagnose.clues.hypothesis import Hypothesis

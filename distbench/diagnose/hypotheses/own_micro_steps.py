@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.least_squares import fit_all
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.least_squares import fit_all
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.pieces import cut_piece, find_place, find_start
-from distbench.compare.values import Array
+from distbench.compare.arrays.values import Array
+from distbench.compare.inside.pieces import cut_piece, find_place, find_start
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

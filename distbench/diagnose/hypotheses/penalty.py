@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from distbench.compare.pair import Pair
-from distbench.compare.pull import Pull, apply_pull, fit_pull
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.pull import Pull, apply_pull, fit_pull
+from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

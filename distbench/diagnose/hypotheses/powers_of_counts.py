@@ -7,9 +7,9 @@ from itertools import product
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.parts import Parts, join_parts, split_parts
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array
+from distbench.compare.nature.parts import Parts, join_parts, split_parts
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.bounds import bound_sum, find_roundoff
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import (
+from distbench.compare.arrays.bounds import bound_sum, find_roundoff
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.values import (
     Array,
     measure_norm,
     measure_size,

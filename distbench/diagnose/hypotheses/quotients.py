@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.least_squares import solve_least_squares
-from distbench.compare.values import Array
+from distbench.compare.arrays.least_squares import solve_least_squares
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import Source, list_sources
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, are_alike, are_same_factors
-from distbench.compare.values import Array
+from distbench.compare.arrays.ratio import SAME, are_alike, are_same_factors
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import ADDED, list_sources
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_alike, fit_common_ratio, fit_ratio
-from distbench.compare.values import Array, take_numbers
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME, are_alike, fit_common_ratio, fit_ratio
+from distbench.compare.arrays.values import Array, take_numbers
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted, name_weights

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from distbench.compare.leading import is_trained
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, densify, measure_norm, measure_size
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, densify, measure_norm, measure_size
+from distbench.compare.state.leading import is_trained
 from distbench.diagnose.clues.cases import find_base, find_tolerance
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import fit_weights, list_step_errors, predict_cases

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.least_squares import (
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.least_squares import (
     find_standard_errors,
     solve_least_squares,
     stack_scaled,
 )
-from distbench.compare.values import Array, measure_size
+from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.context import Context
 
 _LOOKED_AT = 1_000

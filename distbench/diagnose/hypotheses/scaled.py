@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.least_squares import solve_least_squares
-from distbench.compare.ratio import SAME, are_alike
-from distbench.compare.values import Array
+from distbench.compare.arrays.least_squares import solve_least_squares
+from distbench.compare.arrays.ratio import SAME, are_alike
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import ADDED, list_sources
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (

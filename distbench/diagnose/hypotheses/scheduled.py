@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from distbench.compare.leading import find_counts, is_trained
-from distbench.compare.pair import OF_COPIES
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.pair import OF_COPIES
+from distbench.compare.arrays.values import Array, densify
+from distbench.compare.state.leading import find_counts, is_trained
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

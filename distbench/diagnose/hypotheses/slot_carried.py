@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import (

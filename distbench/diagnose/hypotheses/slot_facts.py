@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME
-from distbench.compare.values import Array, are_equal, densify
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, are_equal, densify
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import (

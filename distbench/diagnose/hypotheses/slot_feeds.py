@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.values import Array
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.by_hand import find_own, find_sum
 from distbench.diagnose.hypotheses.whole_updates import Find, is_whole

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, are_alike
-from distbench.compare.values import Array, measure_norm
+from distbench.compare.arrays.ratio import SAME, are_alike
+from distbench.compare.arrays.values import Array, measure_norm
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import are_alike, are_same_factors
-from distbench.compare.values import Array
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import are_alike, are_same_factors
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
     fit_weights,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify, measure_norm
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, are_same_factors
-from distbench.compare.values import Array
+from distbench.compare.arrays.ratio import SAME, are_same_factors
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import (

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.leading import find_led_numbers, is_number
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, are_equal, measure_norm
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, are_equal, measure_norm
+from distbench.compare.state.leading import find_led_numbers, is_number
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (

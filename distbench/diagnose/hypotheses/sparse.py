@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.values import Array, measure_size
+from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import find_tolerance, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

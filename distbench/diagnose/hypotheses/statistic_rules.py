@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.least_squares import solve_least_squares
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.arrays.least_squares import solve_least_squares
+from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.kept_statistics import Statistic
 from distbench.diagnose.hypotheses.slot_facts import SlotRule

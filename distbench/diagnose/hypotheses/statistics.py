@@ -8,14 +8,14 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.leading import is_led, is_trained, shows_gradients
-from distbench.compare.led_shards import (
+from distbench.compare.arrays.values import Array
+from distbench.compare.state.leading import is_led, is_trained, shows_gradients
+from distbench.compare.state.led_shards import (
     find_averaged,
     find_leader,
     find_mean,
     is_doubled,
 )
-from distbench.compare.values import Array
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import (

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.leading import shows_gradients
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import share_by_size
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import share_by_size
+from distbench.compare.arrays.values import Array, densify
+from distbench.compare.state.leading import shows_gradients
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import (

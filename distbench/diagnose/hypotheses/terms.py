@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, are_alike, are_near
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.ratio import SAME, are_alike, are_near
+from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import Row, add_weighted, fit_weights

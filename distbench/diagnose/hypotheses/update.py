@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from distbench.compare.leading import has_gradient
-from distbench.compare.pair import Pair
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, densify
+from distbench.compare.state.leading import has_gradient
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (

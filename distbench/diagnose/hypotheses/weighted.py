@@ -8,16 +8,16 @@ from functools import partial
 
 import numpy as np
 
-from distbench.compare.nature import Nature
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import (
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import (
     SAME,
     are_alike,
     are_means_by_size,
     are_near,
     share_by_size,
 )
-from distbench.compare.values import Array, densify
+from distbench.compare.arrays.values import Array, densify
+from distbench.compare.nature.grouping import Nature
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.diagnose.clues.fit import (
     Row,

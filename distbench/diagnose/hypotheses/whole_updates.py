@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.ratio import SAME
-from distbench.compare.values import densify, measure_norm
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import densify, measure_norm
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.shown_sums import ROUNDINGS
 from distbench.trace import WHOLE, Trace, TraceKey, Value

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from distbench.compare.values import Array
+from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import ADDED, list_sources
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis

@@ -13,8 +13,8 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, are_same_factors
-from distbench.compare.values import Array, densify, measure_norm
+from distbench.compare.arrays.ratio import SAME, are_same_factors
+from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.judgement import Judgement

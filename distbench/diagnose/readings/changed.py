@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from distbench.compare.intermediates import losses_add_up
-from distbench.compare.noise import Noise
-from distbench.compare.of_micro_steps import take_sums
-from distbench.compare.paired import gradients_add_up
+from distbench.compare.arrays.noise import Noise
+from distbench.compare.inside.intermediates import losses_add_up
+from distbench.compare.inside.of_micro_steps import take_sums
+from distbench.compare.inside.paired import gradients_add_up
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.hypotheses.combined import COMBINED
 from distbench.diagnose.hypotheses.own_spreads import OF_OWN

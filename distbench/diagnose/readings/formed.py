@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.codes import CODES
-from distbench.compare.formed import Apart, find_apart, list_other_forms
-from distbench.compare.likeness import find_half
-from distbench.compare.noise import Noise
-from distbench.compare.ratio import are_near, fit_common_ratio
-from distbench.compare.values import Array
+from distbench.compare.arrays.likeness import find_half
+from distbench.compare.arrays.noise import Noise
+from distbench.compare.arrays.ratio import are_near, fit_common_ratio
+from distbench.compare.arrays.values import Array
+from distbench.compare.pairs.formed import Apart, find_apart, list_other_forms
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_replicas, tell_more
 from distbench.evidence import Evidence

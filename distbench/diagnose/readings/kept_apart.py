@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from distbench.compare.joint import find_first_apart, list_read_apart
-from distbench.compare.noise import Noise
+from distbench.compare.arrays.noise import Noise
+from distbench.compare.state.joint import find_first_apart, list_read_apart
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_replicas, name_variables
 from distbench.evidence import Evidence

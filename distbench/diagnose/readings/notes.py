@@ -11,11 +11,11 @@ from typing import cast
 
 import numpy as np
 
+from distbench.compare.arrays.ratio import are_same_factors
+from distbench.compare.arrays.values import densify, measure_errors, measure_finite
 from distbench.compare.comparison import Comparison
-from distbench.compare.ratio import are_same_factors
-from distbench.compare.totals import list_in_full
+from distbench.compare.state.totals import list_in_full
 from distbench.compare.vacuity import find_uncompared
-from distbench.compare.values import densify, measure_errors, measure_finite
 from distbench.details import Compared
 from distbench.diagnose.names import name_steps, tell_more
 from distbench.diagnose.readings.reading import Reading

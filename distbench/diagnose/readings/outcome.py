@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import densify, measure_errors
 from distbench.compare.comparison import Judged
-from distbench.compare.pair import Pair
-from distbench.compare.values import densify, measure_errors
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo
 from distbench.verdict import Finding, Outcome

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.factor import Factors
-from distbench.compare.given import give_exchanged, makes_whole_exchanged
-from distbench.compare.joint import is_led_by_kept
-from distbench.compare.led import find_own_statistic
-from distbench.compare.measured_noise import measure_noise, measure_rounded
-from distbench.compare.met import goes_on_from_gradients, take_met
-from distbench.compare.nature import (
+from distbench.compare.arrays.noise import Noise
+from distbench.compare.arrays.spoilt import find_spoilt, overflow_alone
+from distbench.compare.nature.factor import Factors
+from distbench.compare.nature.given import give_exchanged, makes_whole_exchanged
+from distbench.compare.nature.grouping import (
     Nature,
     find_nature,
     is_grouped_throughout,
     name_terms,
 )
-from distbench.compare.noise import Noise
-from distbench.compare.own_losses import has_own_losses
-from distbench.compare.shards import find_shares, judges_losses, weigh_shards
-from distbench.compare.spoilt import find_spoilt, overflow_alone
+from distbench.compare.nature.met import goes_on_from_gradients, take_met
+from distbench.compare.nature.own_losses import has_own_losses
+from distbench.compare.nature.shards import find_shares, judges_losses, weigh_shards
+from distbench.compare.state.joint import is_led_by_kept
+from distbench.compare.state.led import find_own_statistic
+from distbench.compare.state.measured_noise import measure_noise, measure_rounded
 from distbench.diagnose.causes.exchange import (
     OVERFLOWS,
     OWN_LOSSES,

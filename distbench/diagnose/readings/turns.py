@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from distbench.compare.arrays.copies import are_same
 from distbench.compare.comparison import Judged
-from distbench.compare.copies import are_same
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, STATE, Trace
 

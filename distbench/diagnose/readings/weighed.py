@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from distbench.compare.arrays.noise import Noise
 from distbench.compare.comparison import (
     Comparison,
     Judged,
@@ -14,7 +15,6 @@ from distbench.compare.comparison import (
     find_wrong_losses,
     take_numbers_again,
 )
-from distbench.compare.noise import Noise
 from distbench.compare.vacuity import Strength, find_uncompared, find_weak_phases
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings.notes import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.ratio import SAME, are_alike, are_same_factors
-from distbench.compare.values import Array, align_values, densify
+from distbench.compare.arrays.ratio import SAME, are_alike, are_same_factors
+from distbench.compare.arrays.values import Array, align_values, densify
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.judgement import Judgement

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import cycle, zip_longest
 
 from distbench.codes import CODES
-from distbench.compare.own_laws import Law
 from distbench.diagnose.remarks.own_data import OwnData, find_own_data
+from distbench.diagnose.remarks.own_laws import Law
 from distbench.examples import Examples
 from distbench.verdict import Finding
 

@@ -8,8 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.codes import CODES
-from distbench.compare.pieces import cut_piece, find_place, find_start, measure_move
-from distbench.compare.values import Array, densify, measure_size
+from distbench.compare.arrays.values import Array, densify, measure_size
+from distbench.compare.inside.pieces import (
+    cut_piece,
+    find_place,
+    find_start,
+    measure_move,
+)
 from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey

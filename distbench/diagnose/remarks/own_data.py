@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.own_laws import Law, find_factor, find_law
+from distbench.diagnose.remarks.own_laws import Law, find_factor, find_law
 from distbench.examples import Counterpart, Examples
 
 _BATCHES = 2

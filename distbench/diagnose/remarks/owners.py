@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.least_squares import solve_least_squares
-from distbench.compare.values import Array, densify, measure_norm
+from distbench.compare.arrays.least_squares import solve_least_squares
+from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Values, VariableInfo
 

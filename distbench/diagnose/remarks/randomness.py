@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from distbench.codes import CODES
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.noise import Noise
-from distbench.compare.ratio import fit_ratio
-from distbench.compare.values import Array, densify, measure_norm, measure_size
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.noise import Noise
+from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.names import name_replicas
 from distbench.diagnose.readings.reading import repeats
 from distbench.diagnose.seeds import find_seeds_of_batch

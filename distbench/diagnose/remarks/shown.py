@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from distbench.compare.bounds import find_roundoff
-from distbench.compare.values import measure_errors, measure_finite
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.values import measure_errors, measure_finite
 from distbench.diagnose.names import tell_more
 from distbench.diagnose.readings.notes import list_shown
 from distbench.evidence import Evidence

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.arrays.pair import OF_COPIES
+from distbench.compare.arrays.values import measure_errors, measure_finite
 from distbench.compare.comparison import Judged
-from distbench.compare.pair import OF_COPIES
-from distbench.compare.values import measure_errors, measure_finite
 from distbench.diagnose.causes.explain import is_vague
 from distbench.diagnose.stages.links import Chain, sort_key
 from distbench.evidence import Evidence

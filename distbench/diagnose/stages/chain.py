@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from distbench.compare.arrays.pair import OF_COPIES
 from distbench.compare.comparison import Judged
-from distbench.compare.leading import find_counts
-from distbench.compare.pair import OF_COPIES
+from distbench.compare.state.leading import find_counts
 from distbench.diagnose.stages.between_steps import break_at_begun, put_begun_first
 from distbench.diagnose.stages.counters import leave_out_counted
 from distbench.diagnose.stages.explained_links import explain_links

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from distbench.compare.arrays.values import Array, densify
 from distbench.compare.comparison import Judged
-from distbench.compare.values import Array, densify
 from distbench.evidence import Evidence
 from distbench.verdict import Finding
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from distbench.compare.arrays.ratio import are_same_factors
 from distbench.compare.comparison import Comparison, Judged
-from distbench.compare.ratio import are_same_factors
 from distbench.trace import (
     COMPUTED,
     GRADIENTS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from distbench.compare.arrays.pair import OF_COPIES, TOLD, UPDATES
 from distbench.compare.comparison import Comparison, Judged
-from distbench.compare.pair import OF_COPIES, TOLD, UPDATES
 from distbench.diagnose.stages.forgiving import (
     Forgiven,
     Outcomes,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from distbench.compare.arrays.pair import OF_COPIES
+from distbench.compare.arrays.ratio import SAME, are_same_factors
 from distbench.compare.comparison import Judged
-from distbench.compare.leading import has_gradient, is_unmoved
-from distbench.compare.pair import OF_COPIES
-from distbench.compare.ratio import SAME, are_same_factors
+from distbench.compare.state.leading import has_gradient, is_unmoved
 from distbench.diagnose.clues.fit import fit_cases
 from distbench.diagnose.stages.links import Chain
 from distbench.evidence import Evidence

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from distbench.compare.comparison import Judged
-from distbench.compare.leading import is_number
+from distbench.compare.state.leading import is_number
 from distbench.evidence import Evidence
 from distbench.verdict import Finding
 

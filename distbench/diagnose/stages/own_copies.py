@@ -15,10 +15,10 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.codes import CODES
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME, are_near, are_same_factors, fit_ratio
+from distbench.compare.arrays.values import Array, are_equal, densify, measure_size
 from distbench.compare.comparison import Judged
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_near, are_same_factors, fit_ratio
-from distbench.compare.values import Array, are_equal, densify, measure_size
 from distbench.evidence import Evidence
 from distbench.trace import (
     SUMMED,

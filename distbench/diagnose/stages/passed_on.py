@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from distbench.compare.arrays.values import densify, measure_norm
 from distbench.compare.comparison import Judged
-from distbench.compare.values import densify, measure_norm
 from distbench.diagnose.stages.links import Chain
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from distbench.compare.arrays.pair import OF_COPIES
 from distbench.compare.comparison import Judged
-from distbench.compare.pair import OF_COPIES
 from distbench.diagnose.causes.explain import Explained, explain_all, make_finding
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.stages.links import Chain

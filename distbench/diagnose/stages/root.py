@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from distbench.compare.arrays.ratio import are_same_factors
 from distbench.compare.comparison import Judged
-from distbench.compare.ratio import are_same_factors
 from distbench.diagnose.causes.chosen import explain_cases
 from distbench.diagnose.causes.exchange import (
     is_of_all,

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from distbench.compare.bounds import find_roundoff
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.copies import are_recorded_alike
+from distbench.compare.arrays.values import densify, measure_size
 from distbench.compare.comparison import Judged
-from distbench.compare.copies import are_recorded_alike
-from distbench.compare.leading import is_number
-from distbench.compare.values import densify, measure_size
+from distbench.compare.state.leading import is_number
 from distbench.diagnose.stages.links import Chain
 from distbench.diagnose.stages.reporting import report_all
 from distbench.diagnose.stages.restored import explain_restored

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.changes import Changes, change_alike, find_changes
-from distbench.compare.pair import Pair
-from distbench.compare.ratio import SAME, are_same_factors
-from distbench.compare.totals import is_extreme
-from distbench.compare.values import Array, are_equal, densify, measure_size
+from distbench.compare.arrays.changes import Changes, change_alike, find_changes
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME, are_same_factors
+from distbench.compare.arrays.values import Array, are_equal, densify, measure_size
+from distbench.compare.state.totals import is_extreme
 from distbench.diagnose.causes.explain import Explained, is_vague
 from distbench.diagnose.causes.other_momentum import fit_momentum
 from distbench.diagnose.clues.context import Context

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from distbench.compare.arrays.pair import OF_COPIES
 from distbench.compare.comparison import Judged
-from distbench.compare.leading import find_unled, is_unmoved
-from distbench.compare.pair import OF_COPIES
+from distbench.compare.state.leading import find_unled, is_unmoved
 from distbench.diagnose.causes.explain import is_vague
 from distbench.diagnose.stages.explained_links import explain_links
 from distbench.diagnose.stages.links import Chain

@@ -1,0 +1,1 @@
+"""Between a step's phases: intermediate values, pieces and micro-steps."""

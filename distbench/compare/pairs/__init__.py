@@ -1,0 +1,1 @@
+"""Which observed value is held against which expected one, with which margin."""

@@ -1,0 +1,80 @@
+"""Sums of numbers that have room in their dtype, and that have none themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.values import Array, densify
+from distbench.trace import INITIAL, WHOLE, Trace
+from distbench.trace.dtypes import find_digits, find_dtype
+
+
+def let_overflow(pair: Pair, factor: float) -> Pair:
+    """A sum in which Inf is expected where it was observed, and may have come to be.
+
+    Which of finite addends are added first decides whether a part of their sum has no
+    room. It has at most what all addends of one sign make up; where those of both have
+    no room, Inf may have met -Inf, which is NaN.
+
+    Args:
+        pair: A sum, in float64, and one that was added up in `pair.dtype`.
+        factor: What the addends are multiplied by, before they are summed or after.
+    """
+    places = ~np.isfinite(pair.observed) & np.isfinite(pair.expected)
+    if find_digits(pair.dtype) is None or not places.any():
+        return pair
+    most = float(ml_dtypes.finfo(find_dtype(pair.dtype)).max)  # type: ignore[no-untyped-call]
+    terms = np.array([term[places] for term in pair.terms])
+    # A product is rounded, and what is divided after the sum is larger before.
+    rounded = 1 + 2 * len(terms) * find_roundoff(pair.dtype)
+    slack = rounded * max(1.0, 1 / abs(factor)) if factor else rounded
+    above = _add_one_sign(terms) * slack >= most
+    below = _add_one_sign(-terms) * slack >= most
+    seen = pair.observed[places]
+    may = np.where(np.isnan(seen), above & below, np.where(seen > 0, above, below))
+    expected = pair.expected.copy()
+    expected[places] = np.where(may, seen, expected[places])
+    return replace(pair, expected=expected, tested=[])
+
+
+def leave_infinite(pair: Pair, reference: Trace) -> Pair:
+    """What one device makes of the global batch, where it is no number.
+
+    Which of Inf, -Inf and NaN comes of large numbers depends on the order in which they
+    are added up, and whether a loss has room at all on how many examples it is of. So
+    what is not finite on both sides is the same, and a loss that is infinite on one
+    device alone is no measure.
+
+    Args:
+        pair: What the cluster made of it, beside that.
+        reference: One device: state that was infinite before the first step is meant.
+    """
+    places = ~np.isfinite(pair.expected)
+    if not places.any():  # as nearly always: nothing more is read
+        return pair
+    start = reference.get(replace(pair.key.at(WHOLE), step=INITIAL))
+    if start is not None and start.shape == places.shape:
+        places &= np.isfinite(densify(start))
+    if pair.key.phase == "loss":
+        places &= np.isinf(pair.expected) | ~np.isfinite(pair.observed)
+    else:
+        places &= ~np.isfinite(pair.observed)
+    if pair.observed.shape != pair.expected.shape or not places.any():
+        return pair
+    expected = np.where(places, pair.observed, pair.expected)
+    margin = pair.margin
+    if np.any(places & np.isfinite(pair.observed)):
+        margin = Margin(bound=math.inf)  # it proves nothing either
+    return replace(pair, expected=expected, margin=margin, tested=[])
+
+
+def _add_one_sign(terms: Array) -> Array:
+    """What the positive addends make up: [n, ...] as [...]."""
+    return np.asarray(np.maximum(terms, 0).sum(axis=0))

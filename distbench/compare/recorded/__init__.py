@@ -1,0 +1,1 @@
+"""Two recorded runs, of which nobody knows which one is right."""

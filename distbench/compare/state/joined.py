@@ -1,0 +1,72 @@
+"""What shards alone make of state, joined, and how far the whole batch's lies off.
+
+Where one device makes the same of its shards as of the whole batch, what is left
+between them is rounding. The twins do not show all of that: a value that is added and
+taken away again, as in `a + (b - a) * t`, rounds alike in all of them, and otherwise on
+each shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from distbench.compare.arrays.likeness import find_half
+from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.arrays.values import Array, densify, measure_size, name_value
+from distbench.compare.state.led_shards import Led, collect_led, weigh_by_size
+from distbench.evidence import Evidence
+from distbench.trace import TraceKey
+
+
+def list_ways(evidence: Evidence, led: Led) -> list[Array]:
+    """How copies may join the shards' changes: weighed by size, averaged, added up.
+
+    With its examples twice a shard adds twice as much to a count, and as much to a
+    mean. Where that makes up what one device has of the whole batch, counts have to be
+    added up and means to be averaged; else nobody tells.
+    """
+    whole = evidence.reference.get(led.key)
+    ways = list(_list_counted(evidence, led))
+    if ways and whole is not None and led.is_near(densify(whole), ways[0]):
+        return ways
+    return list(_list_plain(evidence, led))
+
+
+def _list_counted(evidence: Evidence, led: Led) -> Iterator[Array]:
+    if led.doubles:
+        counts = led.list_counts()
+        yield led.join(counts, weigh_by_size(evidence, led))
+        yield led.join(counts, _weigh_evenly(led))
+
+
+def _list_plain(evidence: Evidence, led: Led) -> Iterator[Array]:
+    nothing = [0 * shard for shard in led.shards]
+    yield led.join(nothing, weigh_by_size(evidence, led))
+    yield led.join(nothing, _weigh_evenly(led))
+    yield led.join([shard - led.before for shard in led.shards], _weigh_evenly(led))
+
+
+def _weigh_evenly(led: Led) -> list[float]:
+    return [1 / len(led.shards)] * len(led.shards)
+
+
+def find_alike(evidence: Evidence, key: TraceKey) -> Array | None:
+    """What the shards of one device make of state that the examples lead.
+
+    Args:
+        evidence: What was seen.
+        key: The state after a step; replica `WHOLE`.
+
+    Returns:
+        What is nearest to the whole batch's of all that may be made of them. None if
+        that is not alike in half of the digits of what the step changes, or no shard
+        was run alone: what is left between them is more than rounding then.
+    """
+    whole, led = evidence.reference.get(key), collect_led(evidence, key, BITWISE)
+    if whole is None or led is None:
+        return None
+    due = densify(whole)
+    ways = (*_list_counted(evidence, led), *_list_plain(evidence, led))
+    nearest = min(ways, key=lambda way: measure_size(way - due))
+    left, change = measure_size(nearest - due), measure_size(due - led.before)
+    return nearest if left <= find_half(name_value(whole)) * change else None

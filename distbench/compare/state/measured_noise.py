@@ -1,0 +1,366 @@
+"""Measures noise: by how much twins, and shards run again, differ on one device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from distbench.compare.arrays.bounds import find_roundoff, predict_spread
+from distbench.compare.arrays.likeness import find_half
+from distbench.compare.arrays.noise import Limits, Noise, Pool, Whole
+from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.spoilt import list_spoilt
+from distbench.compare.arrays.values import (
+    Array,
+    align_values,
+    densify,
+    measure_distance,
+    measure_finite,
+    measure_norm,
+    name_value,
+)
+from distbench.compare.state.joined import find_alike
+from distbench.compare.state.leading import is_trained
+from distbench.evidence import Evidence
+from distbench.trace import (
+    COMPUTED,
+    GRADIENTS,
+    STATE,
+    SUMMED,
+    WHOLE,
+    Phase,
+    Trace,
+    TraceKey,
+    Value,
+    Values,
+)
+
+KERNEL_ROUNDINGS = 16
+"""In units of the largest element of what an update leaves: several times more than was
+measured of a GPU's kernels against a CPU's, for square roots and quotients of dense
+updates and for the sums of a sparse one's repeated rows. See docs/tolerances.md."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What one twin shows at one step, or a shard that is run again.
+
+    Attributes:
+        step: The step.
+        error: Largest absolute error ÷ largest absolute value of the reference, and
+            one roundoff more: two values that agree in all bits still stand for any
+            that round to them, so a scalar's noise is not 0 where three twins repeat.
+        ratio: Fitted ratio - 1.
+        u: Unit roundoff of the value's dtype.
+    """
+
+    step: int
+    error: float
+    ratio: float
+    u: float
+
+
+Samples = dict[Pool, list[Sample]]
+
+
+def measure_noise(evidence: Evidence) -> Noise:
+    """Compare each twin with the reference, value by value."""
+    wholes: dict[TraceKey, Whole] = {}
+    samples: dict[bool, Samples] = {True: {}, False: {}}
+    for twin in evidence.twins:
+        permuted = bool(twin.notes.get("permuted", False))
+        _compare_twin(evidence, twin, samples[permuted], wholes)
+    limits = _limit_pools(samples[False])
+    ordered = bool(samples[False]) and _depends_on_order(samples[True], limits)
+    if not ordered and not _is_reduced_by_order(samples[True], limits):
+        queues = _list_kept_in_order(evidence, samples[True], limits)
+        for pool, found in samples[True].items():
+            if pool not in queues:
+                samples[False].setdefault(pool, []).extend(found)
+        limits = _limit_pools(samples[False])
+    limits = _widen_by_joined(evidence, samples[False], limits, wholes)
+    alone, sizes = _compare_doubled(evidence)
+    return Noise(
+        exact=evidence.tier == "exact",
+        pooled=evidence.tier == "bounded",
+        ordered=ordered,
+        limits=limits,
+        wholes={**wholes, **_measure_rounding(evidence.reference, limits, wholes)},
+        repeated=_limit_pools(_compare_runs(evidence.reference, *evidence.reruns)),
+        alone=_limit_pools(alone),
+        alone_sizes=sizes,
+        compiled=_limit_pools(_compare_compiled(evidence)),
+        kernels=_list_kernels(evidence) if evidence.subject.other_kernels else {},
+        starts=_list_kernels(evidence) if evidence.subject.other_start else {},
+        rounded=_limit_pools(
+            _compare_runs(evidence.reference, *_list_moved(evidence, STATE))
+        ),
+        led=_limit_pools(_compare_runs(evidence.reference, *evidence.moved)),
+    )
+
+
+def _measure_rounding(
+    reference: Trace, limits: Limits, wholes: Mapping[TraceKey, Whole]
+) -> dict[TraceKey, Whole]:
+    """Sizes of gradients of rounding alone, which a shard may have more of.
+
+    Where all terms cancel, as before a batch normalisation, what is left of the whole
+    batch is no size that a shard's rounding has a part of: a shard that varies little
+    is divided by less. So the largest is taken that one device leaves of any of them.
+    They are told by twins that keep no digit of a value of less than half of the digits
+    of its step's gradients; scatter of random numbers is as large as these.
+    """
+    found: dict[TraceKey, Whole] = {}
+    gradients = {k: w for k, w in wholes.items() if k.phase == "local_gradient"}
+    largest: dict[int, float] = {}
+    for key, whole in gradients.items():
+        largest[key.step] = max(largest.get(key.step, 0.0), whole.size)
+    for key, whole in gradients.items():
+        value = reference.values[key]
+        u = find_roundoff(name_value(value))
+        error, _ = limits.get(((key.phase, key.variable, key.call), None), (0.0, 0.0))
+        if error >= 1 and whole.size < math.sqrt(u) * largest[key.step]:
+            shards = [reference.get(key.at(r)) for r in range(reference.replicas)]
+            sizes = [measure_finite(densify(s)) for s in shards if s is not None]
+            found[key] = replace(whole, size=max(whole.size, *sizes, 0.0))
+    return found
+
+
+def measure_rounded(evidence: Evidence, spoilt: frozenset[int]) -> Noise | None:
+    """The noise of losses and gradients in a narrower dtype, where it was asked for.
+
+    Steps in which something overflows tell nothing of it. None where it is not known,
+    or where replicas overflow in steps in which one device does not: whether their
+    parts do follows from no rounding.
+
+    Args:
+        evidence: What was seen.
+        spoilt: Steps in which one device overflows; see `find_spoilt`.
+    """
+    moved = _list_moved(evidence, ("loss", *GRADIENTS))
+    if not moved or not list_spoilt(evidence.observed) <= spoilt:
+        return None
+    steps = spoilt.union(*map(list_spoilt, moved))
+    finite = [
+        replace(t, values=Values(t.values).keep(lambda key: key.step not in steps))
+        for t in moved
+    ]
+    noise = measure_noise(replace(evidence, twins=(*finite, *evidence.twins)))
+    return None if noise.ordered else noise
+
+
+def _list_moved(evidence: Evidence, phases: Collection[Phase]) -> list[Trace]:
+    """Some phases of the runs that were moved by a rounding to a narrower dtype."""
+    return [
+        replace(
+            trace, values=Values(trace.values).keep(lambda key: key.phase in phases)
+        )
+        for name, trace in evidence.probes.items()
+        if name.startswith("rounded-")
+    ]
+
+
+def _compare_doubled(evidence: Evidence) -> tuple[Samples, dict[TraceKey, float]]:
+    """Shards with each example twice, against the same or twice as much of them once.
+
+    What belongs to a sum doubles and what belongs to a mean stays, but for rounding;
+    of what is made of both, nothing is learnt. Beside that the sizes of the shards.
+    """
+    doubled = evidence.probes.get("doubled")
+    samples: Samples = {}
+    sizes: dict[TraceKey, float] = {}
+    if doubled is None or "once" in evidence.probes:
+        return samples, sizes
+    for key, value in doubled.values.items():
+        base = evidence.reference.get(key)
+        if base is None or key.phase not in COMPUTED or key.replica == WHOLE:
+            continue
+        once, twice = (a.total for a in align_values((base, value)))
+        if once.shape != twice.shape or not _is_finite(once, twice):
+            continue
+        due = min((once, 2 * once), key=lambda due: measure_distance(twice, due))
+        size = measure_finite(due)
+        dtype = name_value(base)
+        if measure_distance(twice, due) <= find_half(dtype) * size:
+            _add_sample(samples, key, base, due, twice, size)
+            sizes[key] = measure_finite(once)
+    return samples, sizes
+
+
+def _is_finite(*arrays: Array) -> bool:
+    return all(bool(np.isfinite(array).all()) for array in arrays)
+
+
+def _list_kernels(evidence: Evidence) -> dict[str, float]:
+    """By how many roundings each variable may differ that other kernels made."""
+    dtypes = evidence.observed.dtypes
+    return {path: KERNEL_ROUNDINGS * find_roundoff(d) for path, d in dtypes.items()}
+
+
+def _compare_compiled(evidence: Evidence) -> Samples:
+    replay = evidence.fed.replays.get("reduced_gradient")
+    if replay is None or evidence.fed.op_by_op is None:
+        return {}
+    return _compare_runs(replay, evidence.fed.op_by_op)
+
+
+def _compare_runs(first: Trace, *again: Trace) -> Samples:
+    samples: Samples = {}
+    for rerun in again:
+        for key, value in rerun.values.items():
+            base = first.get(key)
+            if base is None or key.phase == "iterations":
+                continue
+            expected, seen = (a.total for a in align_values((base, value)))
+            if expected.shape == seen.shape:
+                size = measure_finite(expected)
+                _add_sample(samples, key, base, expected, seen, size)
+    return samples
+
+
+def _compare_twin(
+    evidence: Evidence, twin: Trace, samples: Samples, wholes: dict[TraceKey, Whole]
+) -> None:
+    for key, value in twin.values.items():
+        base = evidence.reference.get(key)
+        if base is None or key.phase == "iterations":
+            continue
+        expected, seen = (a.total for a in align_values((base, value)))
+        whole = wholes.get(key)
+        if whole is None:
+            whole = Whole(size=measure_finite(expected), norm=measure_norm(expected))
+            wholes[key] = whole
+        size = whole.size
+        if expected.shape != seen.shape or not math.isfinite(whole.norm):
+            continue
+        _add_sample(samples, key, base, expected, seen, size)
+
+
+def _widen_by_joined(
+    evidence: Evidence,
+    samples: Samples,
+    limits: Limits,
+    wholes: Mapping[TraceKey, Whole],
+) -> Limits:
+    """Limits with samples of what the examples lead, as shards make it, if wider.
+
+    What is left to the whole batch's is rounding. Twins repeat what is added and taken
+    away again, and shards do not; see `joined`. Where they do they prove nothing.
+    """
+    more: Samples = {}
+    shared = {v.path for v in evidence.reference.variables if v.synchronised}
+    for key, whole in wholes.items():
+        if key.phase != "variable" or key.variable not in shared:
+            continue
+        if is_trained(evidence, key.variable):
+            continue
+        joined = find_alike(evidence, key)
+        if joined is not None:
+            value = evidence.reference.values[key]
+            _add_sample(more, key, value, densify(value), joined, whole.size)
+    both = {pool: [*samples.get(pool, ()), *found] for pool, found in more.items()}
+    wider = {
+        place: (max(limit[0], limits.get(place, limit)[0]), limit[1])
+        for place, limit in _limit_pools(both).items()
+    }
+    return {**limits, **wider}
+
+
+def _add_sample(
+    samples: Samples,
+    key: TraceKey,
+    base: Value,
+    expected: Array,
+    seen: Array,
+    size: float,
+) -> None:
+    u = find_roundoff(name_value(base))
+    error = _measure_noise(seen, expected, size) + u
+    # The ratio of a state to itself says nothing of the step.
+    fit = None if key.phase in STATE else fit_ratio(seen, expected)
+    ratio = 0.0 if fit is None else fit.ratio - 1
+    samples.setdefault((key.phase, key.variable, key.call), []).append(
+        Sample(step=key.step, error=error, ratio=ratio, u=u)
+    )
+
+
+def _depends_on_order(permuted: Samples, limits: Limits) -> bool:
+    """Whether it matters to a program in which order its examples come.
+
+    Then a twin with permuted examples is no twin. That is so if it loses more than
+    half of the digits, and more than what rounding does to the other twins.
+    """
+    return any(
+        _is_moved(sample, limits[pool, None][0])
+        for pool, found in permuted.items()
+        if pool[0] in COMPUTED and (pool, None) in limits
+        for sample in found
+    )
+
+
+def _is_reduced_by_order(permuted: Samples, limits: Limits) -> bool:
+    """Whether what is reduced depends on the order, though what goes in does not.
+
+    So it is where the last slice of a row overwrites the others. In every twin and
+    step: a rounding to few digits is moved by an order too, but now and then.
+    """
+    return any(
+        all(_is_moved(sample, limits[pool, None][0]) for sample in found)
+        for pool, found in permuted.items()
+        if pool[0] in SUMMED and (pool, None) in limits
+    )
+
+
+def _list_kept_in_order(
+    evidence: Evidence, permuted: Samples, limits: Limits
+) -> set[Pool]:
+    """State that keeps examples in their order, though all that trains has none.
+
+    A queue of keys or a buffer of transitions is such: what twins in another order hold
+    of it is no rounding. In each step all of them differ, or none does: a rounding is
+    moved by an order too, but now and then.
+    """
+    shared = {info.path for info in evidence.reference.variables if info.synchronised}
+    kept: set[Pool] = set()
+    for pool, found in permuted.items():
+        phase, variable, _ = pool
+        if phase in STATE and variable in shared and (pool, None) in limits:
+            moved: dict[int, set[bool]] = {}
+            for sample in found:
+                is_moved = _is_moved(sample, limits[pool, None][0])
+                moved.setdefault(sample.step, set()).add(is_moved)
+            if {True} in moved.values() and {True, False} not in moved.values():
+                kept.add(pool)
+    return kept
+
+
+def _is_moved(sample: Sample, limit: float) -> bool:
+    return sample.error > max(math.sqrt(sample.u), limit)
+
+
+def _measure_noise(seen: Array, expected: Array, size: float) -> float:
+    """Largest error over the largest value; 0 over 0 is 0, anything else infinite."""
+    with np.errstate(invalid="ignore"):
+        error = measure_distance(seen, expected)
+    if error == 0:
+        return 0.0
+    return error / size if size > 0 and math.isfinite(error) else math.inf
+
+
+def _limit_pools(
+    samples: Mapping[Pool, Sequence[Sample]],
+) -> Limits:
+    limits: dict[tuple[Pool, int | None], tuple[float, float]] = {}
+    for pool, found in samples.items():
+        for step in (None, *sorted({sample.step for sample in found})):
+            here = [s for s in found if s.step == step]
+            if step is None:
+                here = [s for s in found if math.isfinite(s.error)] or list(found)
+            limits[pool, step] = (
+                predict_spread([s.error for s in here]),
+                predict_spread([s.ratio for s in here]),
+            )
+    return limits
