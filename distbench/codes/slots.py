@@ -60,8 +60,10 @@ CODES = (
         signature="replicas hold different values of a slot from equal gradients",
         meaning=(
             "A slot drifts apart over the replicas though each saw the same reduced "
-            "gradient: it is a plain variable made inside the replica, or is written "
-            "with an aggregation that does not keep the copies equal."
+            "gradient: it is made of something of the replica's own (its gradient, its "
+            "examples, another branch of the rule), is a plain variable made inside "
+            "the replica, or is written with an aggregation that does not keep the "
+            "copies equal."
         ),
         mathematics=(
             "expected: s_r = s_0 for every replica r, bit by bit\nobserved: s_r ≠ s_0"
@@ -70,8 +72,9 @@ CODES = (
         right='self.add_slot(var, "average")  # in _create_slots',
         confirm="Compare the slot over the replicas after one step.",
         fix=(
-            "Create the slot with add_slot, or under the strategy's scope, before "
-            "strategy.run; update it only from values that are equal everywhere."
+            "Update the slot only from what all replicas have alike, such as the "
+            "reduced gradient; create it with add_slot, or under the strategy's scope, "
+            "before strategy.run."
         ),
     ),
     Code(
