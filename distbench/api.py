@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from distbench.checking.checker import check_target
+from distbench.checking.check import check_target
 from distbench.errors import make_unknown_name_error
 from distbench.fault import Fault
 from distbench.launch.rundir import RunDirectory

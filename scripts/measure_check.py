@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from distbench.checking.checker import check_target
+from distbench.checking.check import check_target
 from distbench.launch.spares import Spares
 from distbench.options import CheckOptions
 from distbench.target import parse_target

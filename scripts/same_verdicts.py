@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import distbench
-from distbench.checking.checker import check_target
+from distbench.checking.check import check_target
 from distbench.launch.spares import Spares
 from distbench.options import CheckOptions
 from distbench.selftest.run import Item, plan_selftest

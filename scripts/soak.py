@@ -22,7 +22,7 @@ from measured import FOLDER, ROOT, write_figures
 from soak_counts import Counts, keep_outcome, make_document
 from soak_draws import TIMEOUT_S, Draw, draw_run
 
-from distbench.checking.checker import check_target
+from distbench.checking.check import check_target
 from distbench.cluster import ClusterSpec
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement

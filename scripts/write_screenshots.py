@@ -16,7 +16,7 @@ from typing import Any
 from measured import ROOT
 from PIL import Image
 
-from distbench.checking.checker import check_target
+from distbench.checking.check import check_target
 from distbench.options import CheckOptions
 from distbench.report.files import write_report
 from distbench.report.page import verdict_to_html

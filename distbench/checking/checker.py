@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import partial
 from itertools import groupby
 
@@ -16,13 +15,10 @@ from distbench.checking.further import go_on, list_further
 from distbench.checking.judging import Judging
 from distbench.checking.kept import Kept
 from distbench.checking.lanes import Lanes, Piece
-from distbench.checking.launches import make_launch
-from distbench.checking.own_keras import follow_target
 from distbench.checking.plan import (
     Planned,
     check_only,
     expect_machine,
-    list_clusters,
     list_possible,
     name_cluster,
     plan_scenarios,
@@ -30,7 +26,6 @@ from distbench.checking.plan import (
 )
 from distbench.checking.runs import add_note, end_uncompared
 from distbench.checking.telling import Telling
-from distbench.engines import open_engine
 from distbench.errors import (
     NOT_JUDGED,
     BadInputError,
@@ -40,8 +35,6 @@ from distbench.errors import (
 )
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
-from distbench.launch.rundir import RunDirectory, tell_unused
-from distbench.launch.spares import Spares
 from distbench.machine import Machine, describe_bench
 from distbench.observe import (
     Launch,
@@ -54,15 +47,11 @@ from distbench.observe import (
 from distbench.options import (
     CheckOptions,
     Progress,
-    describe_options,
     list_tiers,
 )
-from distbench.target import TargetRef, adopt_target
-from distbench.target.reading import check_source
+from distbench.target import TargetRef
 from distbench.verdict import Run, Status, Verdict
 from distbench.xla import XLA_FLAGS
-
-OnEndEarly = Callable[[Verdict], None]
 
 _BEFORE_ALL = -1
 """The place, before those of all scenarios, of what the subject was described on."""
@@ -288,91 +277,3 @@ def _measure_needs(items: Sequence[Planned]) -> Room:
         tasks=max(len(spec.tasks) for spec in specs),
         gpu_tasks=max(spec.workers if spec.gpus_needed else 0 for spec in specs),
     )
-
-
-def check_target(
-    target: TargetRef,
-    options: CheckOptions,
-    progress: Progress | None = None,
-    spares: Spares | None = None,
-    on_end_early: OnEndEarly | None = None,
-) -> Verdict:
-    """Check a subject on every scenario that the options name.
-
-    Args:
-        target: The subject.
-        options: Which scenarios to run.
-        progress: Who wants to know how far it is.
-        spares: Has tasks of this machine that were started before.
-        on_end_early: Told what was judged, where an exception such as Ctrl-C ends a
-            check that has begun; the exception follows.
-
-    Raises:
-        BadInputError: The subject or an option cannot be used; names the thing.
-        ClusterError: The machine cannot start tasks at all.
-    """
-    return _check(target, options, progress, spares, on_end_early)[1]
-
-
-def check_each(target: TargetRef, options: CheckOptions) -> Mapping[str, Verdict]:
-    """Check a subject; returns a verdict for each cluster spec of the options."""
-    checker, verdict = _check(target, options)
-    return {spec: verdict.on(checker.name(spec)) for spec in options.clusters}
-
-
-def _check(
-    target: TargetRef,
-    options: CheckOptions,
-    progress: Progress | None = None,
-    spares: Spares | None = None,
-    on_end_early: OnEndEarly | None = None,
-) -> tuple[Checker, Verdict]:
-    if target.kind == "file":
-        check_source(target.path, target.attribute)
-    start_s, begun = time.monotonic(), datetime.now(timezone.utc)
-    asked = describe_options(options)
-
-    def with_time(verdict: Verdict) -> Verdict:
-        seconds = time.monotonic() - start_s
-        return replace(verdict, seconds=seconds, begun=begun, options=asked)
-
-    def attempt(options: CheckOptions) -> tuple[Checker, Verdict]:
-        checker = None
-        try:
-            with _open_checker(target, options, progress, spares) as checker:
-                verdict = checker.run()
-            return checker, with_time(verdict)
-        except BaseException as error:
-            # Or as tasks and folders were cleared away, when all had been judged.
-            judged = None if checker is None else checker.end_early(error)
-            if judged is not None and on_end_early is not None:
-                on_end_early(with_time(judged))
-            raise
-
-    return follow_target(options, attempt)
-
-
-@contextmanager
-def _open_checker(
-    target: TargetRef,
-    options: CheckOptions,
-    progress: Progress | None = None,
-    spares: Spares | None = None,
-) -> Iterator[Checker]:
-    telling = Telling(progress)
-    if unused := tell_unused():
-        telling.note(unused)
-    with (
-        RunDirectory() as directory,
-        open_engine(
-            options.engine,
-            list_clusters(options),
-            jobs=options.jobs,
-            allow_public=options.allow_public,
-            log=telling.note,
-        ) as engine,
-    ):
-        launch = make_launch(directory, options, engine, telling.note_once, spares)
-        is_far = options.engine != "local"
-        own = adopt_target(target, directory.path, is_far=is_far)
-        yield Checker(own, options, launch, telling)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from distbench.checking.checker import check_target
+from distbench.checking.check import check_target
 from distbench.cli.outcome import say
 from distbench.errors import NOT_JUDGED, BadInputError, ClusterError, describe_end
 from distbench.escape import escape_controls

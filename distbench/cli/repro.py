@@ -95,7 +95,7 @@ def shrink(
     target = find_target(scenario.target)
     start = make_start(scenario, run)
 
-    from distbench.checking.checker import check_target
+    from distbench.checking.check import check_target
 
     smallest = None
     checked = shrink(

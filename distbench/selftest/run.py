@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from distbench.checking.checker import check_each
+from distbench.checking.check import check_each
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.faults import FAULTS, Fault

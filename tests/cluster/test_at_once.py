@@ -15,7 +15,7 @@ import pytest
 from launch_support import TIMEOUT_S
 from waiting import comes_true, is_gone_soon
 
-from distbench.checking.checker import check_target
+from distbench.checking.check import check_target
 from distbench.options import CheckOptions
 from distbench.target import parse_target
 from distbench.verdict import Status

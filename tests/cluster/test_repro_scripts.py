@@ -17,7 +17,7 @@ from script_checks import (
 )
 
 import distbench
-from distbench.checking.checker import check_target
+from distbench.checking.check import check_target
 from distbench.errors import BadInputError
 from distbench.repro.case import pick_case, read_scenario
 from distbench.shrink import make_start, name_options, shrink

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from imported_scripts import SCRIPTS, import_scripts
 
-from distbench.checking.checker import check_target
+from distbench.checking.check import check_target
 from distbench.launch import local
 from distbench.options import CheckOptions
 from distbench.target import write_pickled_target

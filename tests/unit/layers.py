@@ -208,11 +208,14 @@ _TAKES = {
     ),
     "checking.checker": (
         "checking.expecting checking.further checking.judging checking.kept "
-        "checking.lanes checking.launches checking.own_keras checking.plan "
-        "checking.runs checking.telling engines errors launch machine observe options "
-        "target verdict xla"
+        "checking.lanes checking.plan checking.runs checking.telling errors launch "
+        "machine observe options target verdict xla"
     ),
-    "api": "checking.checker errors fault launch options spelling target typed verdict",
+    "checking.check": (
+        "checking.checker checking.launches checking.own_keras checking.plan "
+        "checking.telling engines launch options target verdict"
+    ),
+    "api": "checking.check errors fault launch options spelling target typed verdict",
     # Runs in the user's own process, which has TensorFlow.
     "recording": "errors machine typed worker.recording",
     "reported_steps": "",
@@ -222,9 +225,9 @@ _TAKES = {
     "samples": "",
     "faults": "cluster codes errors samples split trace unusual",
     "unusual": "cluster samples",
-    "selftest": "checking.checker cluster errors faults options target unusual verdict",
+    "selftest": "checking.check cluster errors faults options target unusual verdict",
     "cli": (
-        "checking.checker checking.debugging checking.kept cluster codes "
+        "checking.check checking.debugging checking.kept cluster codes "
         "compare.recorded doctor environments errors escape faults history "
         "history.pattern history.quarantine input_file launch machine options report "
         "repro scenario selftest shrink spelling stop summaries target trace "

@@ -120,7 +120,7 @@ _JUDGING = {
         "import distbench.api, distbench.call, distbench.cli.check, distbench\n"
         "assert all(callable(getattr(distbench, name)) for name in distbench.__all__)"
     ): HEAVY,
-    "import distbench.checking.checker, distbench.api, distbench.report.table": HEAVY,
+    "import distbench.checking.check, distbench.api, distbench.report.table": HEAVY,
     "import distbench.faults, distbench.unusual, distbench.selftest.run": HEAVY,
 }
 

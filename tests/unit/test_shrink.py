@@ -216,9 +216,9 @@ def test_a_race_gets_a_few_chances_to_show(lucky):
 @pytest.fixture
 def call(monkeypatch, capsys):
     def run(check, *words: str) -> tuple[int, str]:
-        module = types.ModuleType("distbench.checking.checker")
+        module = types.ModuleType("distbench.checking.check")
         module.check_target = check  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "distbench.checking.checker", module)
+        monkeypatch.setitem(sys.modules, "distbench.checking.check", module)
         monkeypatch.setattr(sys, "argv", ["distbench", "shrink", *words])
         with pytest.raises(SystemExit) as stopped:
             main()
