@@ -97,12 +97,29 @@ def leave_one_worker(item: Planned) -> Planned:
 
 
 def _check_brought(target: str, kind: str, options: CheckOptions) -> None:
-    """Refuse what is set of a workload of the bench where the subject brings one."""
+    """Refuse what a subject cannot have that brings a workload, or would not change."""
     fixed = ("examples", "loss_weight") if kind == "pipeline" else ("examples",)
     for field, given in _list_given(options, fixed):
         raise BadInputError(
             f"'{target}' brings its own data, so {spell(field)} would change nothing. "
             f"Leave it out. Received: {given}."
+        )
+    if kind == "pipeline" and options.split:
+        raise BadInputError(
+            f"The input pipeline of '{target}' decides what each replica gets. "
+            f"Expected: no split. Received: {_join(options.split)}."
+        )
+    if kind in ("model", "pipeline") and options.in_flight > 1:
+        raise BadInputError(
+            f"Subject '{target}' has no steps in flight. Expected an optimizer, or a "
+            "train program with data(step): `fit` waits for each of its steps, and a "
+            "pipeline is read before any step is taken. "
+            f"Received: {spell_given('in_flight', options.in_flight)}."
+        )
+    if kind == "model" and any(Fault.parse(f).kind == "drop" for f in options.faults):
+        raise BadInputError(
+            f"Keras hands '{target}' its batches itself, so none can be kept from a "
+            "replica. Expected an optimizer or a train program with a drop fault."
         )
 
 
@@ -155,32 +172,9 @@ def plan_scenarios(
     Raises:
         BadInputError: A cluster spec cannot be, or no scenario has the wanted id.
     """
-    workloads: tuple[str, ...] = (_BROUGHT.get(kind, PROGRAM),)
-    paths: tuple[str, ...] = ("default",)
-    if kind == "optimizer":
-        usual = DEFAULT_WORKLOADS if options.in_flight == 1 else IN_FLIGHT_WORKLOADS
-        workloads = options.workloads or usual
-        paths = options.paths
-    else:
+    if kind != "optimizer":
         _check_brought(target, kind, options)
-    if kind == "pipeline" and options.split:
-        raise BadInputError(
-            f"The input pipeline of '{target}' decides what each replica gets. "
-            f"Expected: no split. Received: {_join(options.split)}."
-        )
-    if kind in ("model", "pipeline") and options.in_flight > 1:
-        raise BadInputError(
-            f"Subject '{target}' has no steps in flight. Expected an optimizer, or a "
-            "train program with data(step): `fit` waits for each of its steps, and a "
-            "pipeline is read before any step is taken. "
-            f"Received: {spell_given('in_flight', options.in_flight)}."
-        )
-    faults = [Fault.parse(text) for text in options.faults]
-    if kind == "model" and any(fault.kind == "drop" for fault in faults):
-        raise BadInputError(
-            f"Keras hands '{target}' its batches itself, so none can be kept from a "
-            "replica. Expected an optimizer or a train program with a drop fault."
-        )
+    workloads, paths = _list_work(kind, options)
     machine = expect_machine(options, machine)
     before = ""
     if options.restore_from is not None:
@@ -206,7 +200,7 @@ def plan_scenarios(
                 in_flight=options.in_flight,
                 partitioner=options.partitioner or "",
                 restore_partitioner=options.restore_partitioner or "",
-                faults=tuple(map(str, faults)),
+                faults=tuple(str(Fault.parse(text)) for text in options.faults),
                 examples=options.examples if workload in WORKLOADS else 0,
                 loss_weight=options.loss_weight,
             ),
@@ -219,6 +213,16 @@ def plan_scenarios(
     )
     chosen = found if options.only is None else _pick(found, options.only)
     return tuple(replace(item, number=place) for place, item in enumerate(chosen))
+
+
+def _list_work(
+    kind: str, options: CheckOptions
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The workloads of a subject, and the aggregation paths of each."""
+    if kind != "optimizer":
+        return (_BROUGHT.get(kind, PROGRAM),), ("default",)
+    usual = DEFAULT_WORKLOADS if options.in_flight == 1 else IN_FLIGHT_WORKLOADS
+    return options.workloads or usual, options.paths
 
 
 def check_only(target: str, options: CheckOptions, machine: Machine) -> None:
