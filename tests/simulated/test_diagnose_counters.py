@@ -22,6 +22,14 @@ def spoil(locals_: Sequence[Any], step: int) -> list[Any]:
     return [{**total, BIAS: total[BIAS] * np.float32("nan")} for _ in locals_]
 
 
+def spoil_first(locals_: Sequence[Any], step: int) -> list[Any]:
+    return spoil(locals_, step) if step == 0 else [add_up(locals_)] * len(locals_)
+
+
+def stand_still_later(new: Any, old: Any, gradients: Any, run: Any) -> Any:
+    return {**new, "iterations": old["iterations"] + (run.step == 0)}
+
+
 def count(by: int, update: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """An update whose counter goes on by another number."""
 
@@ -41,8 +49,9 @@ def count(by: int, update: Callable[..., Any] | None = None) -> Callable[..., An
         (Fault(reduce=spoil), [LOST]),
         (Fault(reduce=spoil, update=count(0)), [LOST]),
         (Fault(reduce=spoil, update=count(2)), [LOST, COUNTED]),
+        (Fault(reduce=spoil_first, update=stand_still_later), [LOST, COUNTED]),
     ],
-    ids=["repeated", "counted-once", "three-times", "taken", "skipped", "twice"],
+    ids=["repeated", "once", "three-times", "taken", "skipped", "twice", "later"],
 )
 def test_a_counter_is_told_that_no_cause_leads(fault: Fault, codes: list[str]) -> None:
     assert [f.code for f in judge(observe(fault)).findings] == codes

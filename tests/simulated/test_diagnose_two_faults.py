@@ -299,3 +299,20 @@ def test_what_a_later_update_leaves_is_told_by_its_gradients(
         evidence = update_in_turn(evidence)
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.variables) == (code, (path,)), finding.explanation
+
+
+def test_a_scale_is_told_beside_what_is_not_finite_in_a_later_step() -> None:
+    """A finding is of its first step, and one of its variables of another."""
+
+    def reduce(own: Sequence[Any], step: int) -> list[Any]:
+        total = add_up(own)
+        spoilt, bias = (KERNEL, 1.3) if step == 0 else (BIAS, np.nan)
+        total = {**total, BIAS: scale(total[BIAS], bias)}
+        if spoilt == KERNEL:
+            total = {**total, KERNEL: scale(total[KERNEL], np.nan)}
+        return [total] * len(own)
+
+    told = {
+        (f.code, f.variables) for f in judge(observe(Fault(reduce=reduce))).findings
+    }
+    assert told == {("nonfinite", (KERNEL, BIAS)), ("scale-error", (BIAS,))}

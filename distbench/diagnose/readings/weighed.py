@@ -30,7 +30,7 @@ from distbench.diagnose.readings.reading import Reading, repeats
 from distbench.diagnose.readings.turns import leave_out_turns
 from distbench.diagnose.stages.chain import explain_chain
 from distbench.diagnose.stages.links import Chain, judge_chain
-from distbench.trace import COMPUTED, PHASES, SUMMED
+from distbench.trace import COMPUTED, GRADIENTS, PHASES, SUMMED
 from distbench.verdict import Finding, Status, Worst
 
 
@@ -110,7 +110,8 @@ class Weighed:
         """Whether another reading finds a sum wrong that is one device's by this one.
 
         Whatever its addends are: a mean of means may be what is due, where nobody says
-        what a shard's gradient counts. Only where any error of the sum would show.
+        what a shard's gradient counts. Only where any error of the sum would show. A
+        finding is of its first step, and some of its variables may be of later ones.
         """
         sums = [
             item.comparison
@@ -122,8 +123,14 @@ class Weighed:
         right = found - {
             (c.phase, c.step, c.variable) for c in sums if c.wrong or not c.effective
         }
+        wrong = {
+            (c.step, c.variable)
+            for c in judgement.compared
+            if c.wrong and c.phase in GRADIENTS
+        }
         return any(
             (finding.phase, finding.step, variable) in right
+            and (finding.step, variable) in wrong
             for finding in judgement.findings
             for variable in finding.variables
         )

@@ -60,7 +60,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         links = leave_out_counted(evidence, findings, links)
         if phase != root:
             findings += explain_links(evidence, chain, phase, links)
-    findings = _leave_out_told(_leave_out_scaled(findings))
+    findings = _leave_out_told(_leave_out_scaled(later, findings))
     findings = _leave_out_collected(evidence, findings)
     findings = leave_out_decided(evidence, later, findings)
     findings = tell_own_copies(evidence, later, findings)
@@ -102,16 +102,22 @@ def _list_wrong_counts(evidence: Evidence, wrong: list[Judged]) -> dict[int, set
     return found
 
 
-def _leave_out_scaled(findings: list[Finding]) -> list[Finding]:
+def _leave_out_scaled(wrong: list[Judged], findings: list[Finding]) -> list[Finding]:
     """Without what a sum is of its addends, where these are told to be wrong in it.
 
     How such are weighed has no measure of its own.
     """
+    spoilt = {
+        (link.comparison.step, link.comparison.variable)
+        for link in wrong
+        if link.comparison.phase == "local_gradient"
+    }
     told = {
         (f.phase, f.step, v)
         for f in findings
-        if f.phase in SUMMED and f.code not in _SCALES
+        if f.phase in SUMMED and f.code not in _SCALES and not f.warning
         for v in f.variables
+        if (f.step, v) in spoilt
     }
     return [
         f

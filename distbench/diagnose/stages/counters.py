@@ -9,6 +9,7 @@ import numpy as np
 from distbench.compare.arrays.values import Array, densify
 from distbench.compare.comparison import Judged
 from distbench.evidence import Evidence
+from distbench.trace import get_numbers
 from distbench.verdict import Finding
 
 
@@ -40,10 +41,20 @@ def _is_counted(evidence: Evidence, found: Finding, link: Judged) -> bool:
     base = densify(before)
     went, due = link.pair.observed - base, link.pair.expected - base
     if found.code == "nonfinite":
-        return _is_left_out(went, due)
+        return _is_spoilt(evidence, found, key.step) and _is_left_out(went, due)
     if found.code != "update-repeated" or found.ratio is None:
         return False
     return np.array_equal(went, found.ratio * due)
+
+
+def _is_spoilt(evidence: Evidence, found: Finding, step: int) -> bool:
+    """Whether what a finding tells of is not finite in a step, on any side."""
+    return any(
+        (key.phase, key.variable in found.variables) == (found.phase, True)
+        and not np.all(np.isfinite(get_numbers(value)))
+        for trace in (evidence.observed, evidence.reference)
+        for key, value in trace.select(step=step)
+    )
 
 
 def _is_left_out(went: Array, due: Array) -> bool:
