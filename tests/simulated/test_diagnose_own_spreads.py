@@ -101,3 +101,22 @@ def test_what_has_some_of_it_or_has_few_numbers_is_not_told_so(
     width: int, share: float
 ) -> None:
     assert not list(explain_by_own_variances(make_context(width, share)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_distances_that_lie_by_chance_near_what_is_left_are_not_told(seed: int) -> None:
+    """A sum that is off by a little more than what counts as the same."""
+    context = make_context(12, 1)
+    (case,) = context.cases
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=case.observed.shape)
+    near = case.observed + 1.18e-3 * np.linalg.norm(case.observed) * noise / (
+        np.linalg.norm(noise)
+    )
+    seen = Values(context.evidence.observed.values)
+    seen[key(VARIANCE, 0, "reduced_gradient")] = case.observed
+    evidence = replace(
+        context.evidence, observed=replace(context.evidence.observed, values=seen)
+    )
+    context = replace(context, evidence=evidence, cases=(replace(case, expected=near),))
+    assert not list(explain_by_own_variances(context))
