@@ -255,3 +255,17 @@ def test_own_means_of_which_some_are_summed_are_no_average(reduce, code) -> None
     assert (second.code, second.phase) == (code, "reduced_gradient")
     assert "times" not in second.explanation
     assert "scaled to make up" not in second.explanation
+
+
+def test_even_means_that_are_said_to_be_averaged_and_are_not_summed() -> None:
+    """The sentence counts gradients as tapes gave them, and not by their shares."""
+    evidence = observe(
+        Fault(scale=lambda r, _: float(N), reduce=lambda own, _: own),
+        replicas=N,
+        shards_known=False,
+        loss_reduction="mean",
+        rule=RULE,
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "missing-reduction"
+    assert "each replica goes on with its own gradient" in finding.explanation

@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.ratio import SAME, are_alike, fit_common_ratio, fit_ratio
+from distbench.compare.arrays.ratio import (
+    SAME,
+    are_alike,
+    are_same_factors,
+    fit_common_ratio,
+    fit_ratio,
+)
 from distbench.compare.arrays.values import Array, take_numbers
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
@@ -57,7 +63,8 @@ def explain_by_missing_sum(context: Context) -> Iterator[Hypothesis]:
     code = name_missing_sum(context)
     some = code == "variable-not-reduced"
     rest = ", while other variables are reduced" if some else ""
-    for factor, words in ((1.0, ""), (float(n), f"{n} times "), (1 / n, f"1/{n} of ")):
+    for factor in (1.0, float(n), 1 / n):
+        words = _name_multiple(factor / context.times_share)
         yield Hypothesis(
             code=code,
             predicted=_predict_terms(
@@ -72,6 +79,12 @@ def explain_by_missing_sum(context: Context) -> Iterator[Hypothesis]:
         detail=f"each replica goes on with a part of the sum of its own{rest}: "
         "together they are what each should have",
     )
+
+
+def _name_multiple(factor: float) -> str:
+    if are_same_factors(factor, 1):
+        return ""
+    return f"{factor:.4g} times " if factor > 1 else f"1/{1 / factor:.4g} of "
 
 
 def _predict_rest(context: Context) -> dict[int, Array]:
@@ -257,7 +270,8 @@ def explain_by_scaled_own(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(
             code=name_missing_sum(context),
             predicted={number: fit.ratio * term for number, term in own.items()},
-            detail=f"each replica goes on with {fit.ratio:.7g} times its own gradient",
+            detail=f"each replica goes on with {fit.ratio / context.times_share:.7g} "
+            "times its own gradient",
         )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from distbench.compare.arrays.ratio import SAME, are_same_factors
 from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.causes.rank import ALL
+from distbench.diagnose.clues.context import TIMES_SHARE
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
@@ -51,12 +52,12 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     """
     n = evidence.observed.replicas
     is_alone = n == 1 or evidence.measure.shards_known
-    if is_alone or judgement.status is not Status.FAIL or _adds_up(evidence):
+    if is_alone or judgement.status is not Status.FAIL:
         return None
     is_large = _find_large(evidence, judgement) is not None
     if not is_large and not (_names_mean(judgement) and _averages_losses(evidence)):
         return None
-    return take_shares(evidence)
+    return None if _adds_up(evidence) else take_shares(evidence)
 
 
 def _adds_up(evidence: Evidence) -> bool:
@@ -65,13 +66,18 @@ def _adds_up(evidence: Evidence) -> bool:
 
 
 def _has_whole_addends(evidence: Evidence) -> bool:
-    """Whether the first sum has what some replicas hand on, and not an N-th of it."""
+    """Whether the first sum has what some replicas hand on, and not an N-th of it.
+
+    Where losses are said to be averaged, one that has that of a single replica is no
+    sum: nobody made it.
+    """
     rows = list(_list_sums(evidence))
     weights = fit_weights(rows) if rows else None
     if weights is None or not leaves_nothing(rows, weights):
         return False
     is_whole, is_left = (np.abs(weights - due) <= SAME for due in (1, 0))
-    return bool(np.any(is_whole) and np.all(is_whole | is_left))
+    least = 2 if evidence.subject.loss_reduction == "mean" else 1
+    return bool(np.sum(is_whole) >= least and np.all(is_whole | is_left))
 
 
 def _list_sums(evidence: Evidence) -> Iterator[Row]:
@@ -119,11 +125,9 @@ def take_shares(evidence: Evidence) -> Evidence:
         apart=None if apart is None else _divide(apart, n, GRADIENTS),
         sums=tuple(_count_shares(trace, n) for trace in evidence.fed.sums),
     )
-    return replace(
-        evidence,
-        observed=_divide(evidence.observed, n, ("local_gradient",)),
-        fed=fed,
-    )
+    shares = _divide(evidence.observed, n, ("local_gradient",))
+    observed = replace(shares, notes={**shares.notes, TIMES_SHARE: n})
+    return replace(evidence, observed=observed, fed=fed)
 
 
 def _find_large(evidence: Evidence, judgement: Judgement) -> Finding | None:
