@@ -38,3 +38,23 @@ class Keras3ShareShown:
     @staticmethod
     def show(loss):
         return loss
+
+
+@fault(
+    "loss-not-scaled",
+    "local_gradient",
+    ("hidden/kernel", "hidden/bias", "output/kernel", "output/bias"),
+    like="keras-team/keras#19891",
+    clusters=("mirrored:2", "mwms:2"),
+)
+@shown_model(keras)
+class MeanOfShardSummed:
+    """A step differentiates the mean over its examples, and its gradients add up."""
+
+    @staticmethod
+    def share(mean):
+        return mean
+
+    @staticmethod
+    def show(loss):
+        return loss / count_replicas()

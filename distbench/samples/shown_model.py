@@ -17,12 +17,16 @@ class ShownModel:
     Args:
         keras: The Keras that it is of.
         subject: Has the name and the words of what is registered, and `show`, which
-            makes of the replica's share what its step returns.
+            makes of what its step differentiates what it returns. `share` makes that of
+            the mean over the own examples, by dividing it by the replicas where nothing
+            else is said, and `combine` the gradients that are handed on.
     """
 
     def __init__(self, keras: Any, subject: Any) -> None:
         self._keras = keras
         self._show: Callable[[Any], Any] = subject.show
+        self._share = getattr(subject, "share", _divide)
+        self._combine = getattr(subject, "combine", list)
         self.__name__ = subject.__name__
         self.__module__ = subject.__module__
         self.__doc__ = subject.__doc__
@@ -30,15 +34,16 @@ class ShownModel:
     def __call__(self) -> Any:
         """The compiled model."""
         keras, show = self._keras, self._show
+        make_share, combine = self._share, self._combine
 
         class Model(keras.Sequential):  # type: ignore[misc,name-defined]  # it is lazy
             def train_step(self, data: Any) -> Any:
                 features, targets = data
                 with tf.GradientTape() as tape:
                     errors = self(features, training=True) - targets
-                    share = tf.reduce_mean(errors**2) / count_replicas()
+                    share = make_share(tf.reduce_mean(errors**2))
                 variables = self.trainable_variables
-                gradients = tape.gradient(share, variables)
+                gradients = combine(tape.gradient(share, variables))
                 self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
                 # Of the loss alone Keras 3 would show its own metric, which has none.
                 return {"loss": show(share), "share": share}
@@ -58,3 +63,7 @@ class ShownModel:
 def shown_model(keras: Any) -> Any:
     """Make a factory of a class that says what its step returns."""
     return lambda subject: ShownModel(keras, subject)
+
+
+def _divide(mean: Any) -> Any:
+    return mean / count_replicas()

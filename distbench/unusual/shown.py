@@ -26,3 +26,39 @@ class Keras3MeanShown:
     @staticmethod
     def show(loss):
         return loss * count_replicas()
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
+@shown_model(keras)
+class MeansOfShardsAveraged:
+    """A step differentiates the mean over its examples, and averages its gradients."""
+
+    @staticmethod
+    def share(mean):
+        return mean
+
+    @staticmethod
+    def combine(gradients):
+        return [gradient / count_replicas() for gradient in gradients]
+
+    @staticmethod
+    def show(loss):
+        return loss / count_replicas()
+
+
+@unusual(clusters=("mirrored:2",))
+@shown_model(keras3_base)
+class Keras3MeansOfShardsAveraged:
+    """A step differentiates the mean over its examples, and averages its gradients."""
+
+    @staticmethod
+    def share(mean):
+        return mean
+
+    @staticmethod
+    def combine(gradients):
+        return [gradient / count_replicas() for gradient in gradients]
+
+    @staticmethod
+    def show(loss):
+        return loss

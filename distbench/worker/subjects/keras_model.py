@@ -60,9 +60,6 @@ class KerasModelProgram(Program):
         scenario: What the model is trained for.
     """
 
-    # Keras divides what a replica's loss sums to, or averages over, by the replicas.
-    loss_reduction: LossReduction = "sum"
-
     def __init__(self, factory: Any, data: Any, scenario: Scenario) -> None:
         self.name = name_subject(factory)
         self._factory = factory
@@ -183,6 +180,14 @@ class KerasModelProgram(Program):
         """Whether the user's own step divides the loss, and Keras does not."""
         of_keras2 = getattr(getattr(self._model, "compiled_loss", None), "_built", None)
         return self._is_watched and not (self._keras_divides or of_keras2)
+
+    @property
+    def loss_reduction(self) -> LossReduction:  # type: ignore[override]
+        """Keras divides by the replicas what a loss sums to, or averages over.
+
+        Of a loss that the step makes by itself nobody says how it combines.
+        """
+        return None if self._makes_own_loss() else "sum"
 
     def _find_loss(self, session: Session, logs: Any) -> Any:
         """What a step differentiates; of several things none is the replica's loss."""
