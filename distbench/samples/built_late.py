@@ -138,3 +138,21 @@ class Centred:
     def average(self, own: Any) -> Any:
         """The mean of all examples, of that of the own ones."""
         return all_reduce("mean", own)
+
+
+class Normalised:
+    """What makes a model of layers in turn, with statistics of all replicas."""
+
+    def make(self) -> Any:
+        """The model: what stands behind the normalisation is built after it."""
+        layers = keras.layers
+        model = keras.Sequential(
+            [
+                layers.Dense(5, name="hidden"),
+                layers.BatchNormalization(synchronized=True, name="normed"),
+                layers.Dense(2, "tanh", name="out"),
+            ],
+            name="network",
+        )
+        model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+        return model

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from distbench.samples.built_late import BuiltLate, Centred, Networks, Widened
+from distbench.samples.built_late import (
+    BuiltLate,
+    Centred,
+    Networks,
+    Normalised,
+    Widened,
+)
 from distbench.unusual.program import unusual
 
 
@@ -22,3 +28,9 @@ class CallOfWhatTheStepMakes(Widened):
 @BuiltLate
 class CallInReplicaAlone(Centred):
     """A `call` averages over all replicas, so that nothing but a replica can run it."""
+
+
+@unusual()
+@BuiltLate
+class LayersInAnotherScope(Normalised):
+    """Keras names what it builds after synchronised statistics after its model too."""

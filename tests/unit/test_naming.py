@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from distbench.trace import VariableInfo
@@ -53,6 +55,29 @@ def test_what_is_something_else_is_not_paired(other):
 def test_variables_of_the_model_keep_their_paths():
     ours, theirs = make("a/w", role="variable"), make("b/w", role="variable")
     assert pair_names([ours], [theirs]) == {}
+
+
+def test_a_variable_is_found_in_another_scope_with_its_slots():
+    ours = [make("net/w", role="variable"), make("SGD/m/net/w", of="net/w")]
+    theirs = [make("w", role="variable"), make("SGD/m/w", of="w")]
+    paired = {"net/w": "w", "SGD/m/net/w": "SGD/m/w"}
+    assert pair_names(ours, theirs) == paired
+    assert pair_names(theirs, ours) == {them: us for us, them in paired.items()}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ([make("a/w"), make("b/w")], [make("w")]),
+        ([make("net/w")], [make("w", shape=(4,))]),
+        ([make("a/net_w")], [make("w")]),
+        ([make("a/w"), make("w")], [make("w")]),
+    ],
+    ids=["two", "shape", "word", "known"],
+)
+def test_scopes_that_tell_nothing_pair_no_variables(ours, theirs):
+    lists = ([replace(i, role="variable") for i in infos] for infos in (ours, theirs))
+    assert pair_names(*lists) == {}
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,13 @@ class VariableTable:
                 self._by_id[id(unwrap_cast(stand_in))] = variable
 
     def rename(self, paths: Mapping[str, str]) -> None:
-        """Give variables other paths, by those that they have."""
-        self.replace(
-            replace(v, info=replace(v.info, path=paths.get(v.info.path, v.info.path)))
-            for v in self.state
-        )
+        """Give variables, and the owners of slots, other paths by those they have."""
+
+        def change(info: VariableInfo) -> VariableInfo:
+            path, owner = (paths.get(p, p) for p in (info.path, info.of))
+            return replace(info, path=path, of=owner)
+
+        self.replace(replace(v, info=change(v.info)) for v in self.state)
 
     def mark_unlisted(
         self, shown: Iterable[Any], unlisted: Iterable[Any], used: Collection[int]
