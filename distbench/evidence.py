@@ -65,6 +65,8 @@ class Traits:
 
     Attributes:
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
+        differentiated: Whether the losses are what tapes differentiate, and not what
+            the step returns.
         averages: Whether replicas are to have gradients of N times their shares, and to
             average them, as an aggregation path of the bench has it.
         kept: Variables of the model that follow from the gradients of others and not
@@ -110,6 +112,7 @@ class Traits:
     """
 
     loss_reduction: Literal["sum", "mean"] | None = "sum"
+    differentiated: bool = False
     averages: bool = False
     kept: tuple[str, ...] = ()
     steered: tuple[str, ...] = ()

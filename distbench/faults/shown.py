@@ -42,8 +42,7 @@ class Keras3ShareShown:
 
 @fault(
     "loss-not-scaled",
-    "local_gradient",
-    ("hidden/kernel", "hidden/bias", "output/kernel", "output/bias"),
+    "loss",
     like="keras-team/keras#19891",
     clusters=("mirrored:2", "mwms:2"),
 )

@@ -83,6 +83,7 @@ def read_evidence(
         measure=Measure(shards_known=answer["shards_known"]),
         subject=Traits(
             loss_reduction=answer["loss_reduction"],
+            differentiated=answer["differentiated"],
             averages=answer["averages"],
             kept=tuple(replied["kept"]),
             steered=tuple(replied["steered"]),

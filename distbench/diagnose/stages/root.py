@@ -62,7 +62,8 @@ def explain_root(
         if not losses and chain.shows("loss"):
             causes = tell_lost_gradient(context, causes)
             causes = tuple(_name_lost(cause, context.replicas) for cause in causes)
-            causes = tuple(map(_tell_right_losses, causes))
+            is_own = evidence.subject.differentiated
+            causes = tuple(map(_raise_scale if is_own else _tell_right_losses, causes))
         yield from report_causes(context, causes, gradients)
         return
     same = [cause for cause in causes if _is_same_factor(cause, of_loss)]
@@ -239,6 +240,11 @@ def _name_lost(cause: Explained, replicas: int) -> Explained:
         detail=f"{name_replicas(lost)}: the losses are right and the gradients 0",
         replicas=lost,
     )
+
+
+def _raise_scale(cause: Explained) -> Explained:
+    """The scale of gradients whose tapes differentiate what is taken for a mean."""
+    return _raise_cause(cause) if cause.code in _SCALING else cause
 
 
 def _tell_right_losses(cause: Explained) -> Explained:

@@ -95,6 +95,7 @@ class ReferenceJobs:
         return {
             "shards_known": program.shards_known,
             "loss_reduction": program.loss_reduction,
+            "differentiated": program.differentiated,
             "averages": program.averages,
             "compiled": program.is_compiled,
             "shards": list(reference.shards),

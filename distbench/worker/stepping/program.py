@@ -36,6 +36,8 @@ class Program:
         replicas: Number of replicas whose share of the loss a replica computes; set
             before the step is traced. Only a workload's program looks at it.
         loss_reduction: How the replicas' losses combine.
+        differentiated: Whether the losses are what tapes differentiate, and not what a
+            step returns; known once it has run.
         averages: Whether gradients are N times their shares and are to be averaged, as
             an aggregation path of the bench has it.
         shown: Numbers that the last step showed by itself, by their names.
@@ -49,6 +51,7 @@ class Program:
     shards_known = False
     replicas = 1
     loss_reduction: LossReduction = None
+    differentiated = False
     averages = False
     shown: Mapping[str, float] = MappingProxyType({})
     is_compiled = False

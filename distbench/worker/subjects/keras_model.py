@@ -77,6 +77,7 @@ class KerasModelProgram(Program):
         self._is_masked = False
         self._has_scalar_loss = False
         self._keras_divides = False
+        self._is_reported = False
         self._told: Counter[int] = Counter()
 
     def build(self, strategy: tf.distribute.Strategy) -> None:  # noqa: ARG002  # its scope is entered
@@ -189,6 +190,11 @@ class KerasModelProgram(Program):
         """
         return None if self._makes_own_loss() else "sum"
 
+    @property
+    def differentiated(self) -> bool:  # type: ignore[override]
+        """See `Program`; a step may have several tapes, or none, and report a loss."""
+        return self._makes_own_loss() and not self._is_reported
+
     def _find_loss(self, session: Session, logs: Any) -> Any:
         """What a step differentiates; of several things none is the replica's loss."""
         targets = session.board.list_targets()
@@ -196,6 +202,7 @@ class KerasModelProgram(Program):
             return None
         numbers = [t for t in targets if tf.is_tensor(t) and t.shape.rank == 0]
         reported = logs.get("loss") if isinstance(logs, dict) else None
+        self._is_reported |= not numbers
         loss = numbers[0] if numbers else reported
         if loss is None:
             raise BadInputError(
