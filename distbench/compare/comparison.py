@@ -259,8 +259,11 @@ def _is_seen(pair: Pair, plant: Plant, margin: Margin) -> bool:
 
     def make(block: slice) -> Array:
         start = base[block] if isinstance(base, np.ndarray) else base
+        seen = observed[block]
         with np.errstate(all="ignore"):
-            return round_to(plant(observed[block], start, block), pair.dtype)
+            planted = round_to(plant(seen, start, block), pair.dtype)
+        # What is infinite stays so, whatever is lost of it.
+        return np.where(np.isfinite(seen), planted, seen)
 
     for block in list_blocks(len(observed)) if len(observed) > BLOCK else ():
         limit = bound[block] if isinstance(bound, np.ndarray) else bound

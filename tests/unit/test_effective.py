@@ -7,13 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
+from gradient_values import map_values
 from training_simulator import KERNEL, observe
 
 from distbench.compare.arrays.measure import BITWISE, Margin
 from distbench.compare.arrays.pair import Pair, Relation
 from distbench.compare.comparison import Comparison, compare_evidence, judge_pair
 from distbench.compare.vacuity import find_weak_phases
-from distbench.trace import INITIAL, TraceKey
+from distbench.diagnose.judge import judge
+from distbench.trace import INITIAL, Trace, TraceKey
+from distbench.verdict import Status
 
 
 def make_pair(
@@ -74,6 +77,32 @@ def test_what_a_step_that_is_left_out_makes_of_state_proves_nothing(
     evidence = change_evidence(observe(), settled=frozenset({0}))
     pair = make_pair(1.0, step=step, relation=relation)
     assert judge_pair(pair, evidence).comparison.effective is effective
+
+
+@pytest.mark.parametrize(
+    ("observed", "effective"),
+    [(np.inf, False), (np.nan, False), ([np.inf, 1.0], True), ([np.nan, 0.0], False)],
+)
+def test_what_is_infinite_stays_so_whatever_is_lost(observed, effective) -> None:
+    """Inf less an N-th of it was NaN, which is another number."""
+    comparison = judge_pair(make_pair(observed), observe()).comparison
+    assert comparison.effective is effective
+    assert not comparison.hidden
+
+
+def test_a_run_of_infinities_alone_is_vacuous() -> None:
+    """That of a sum which was twice what it had to be passed."""
+
+    def spoil(trace: Trace) -> Trace:
+        values = {
+            key: value
+            if key.step == INITIAL or key.phase == "iterations"
+            else map_values(value, lambda array: np.full_like(array, np.inf))
+            for key, value in trace.values.items()
+        }
+        return replace(trace, values=values)
+
+    assert judge(observe().change_traces(spoil)).status is Status.VACUOUS
 
 
 Place = tuple[str, str]
