@@ -9,8 +9,11 @@ import pytest
 from gradient_values import map_values
 from training_simulator import KERNEL, RIGHT, Fault, Setup, Simulation, observe
 
-from distbench.compare.arrays.measure import measure_error
+from distbench.compare.arrays.measure import BITWISE, measure_error
+from distbench.compare.arrays.pair import GLOBAL, Pair
+from distbench.compare.comparison import judge_pair
 from distbench.compare.nature.factor import Factor
+from distbench.compare.pairs.overflow import leave_infinite
 from distbench.compare.pairs.reduced import pair_sum
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
@@ -101,6 +104,68 @@ def test_a_loss_that_has_room_for_a_shard_alone_is_no_mistake(dtype, factor, see
     judgement = judge(evidence)
     assert judgement.status is Status.UNDECIDABLE
     assert "a wider dtype" in judgement.message
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_gradient_that_has_room_for_shards_alone_is_no_mistake(seed):
+    """It was told that no known cause explains what they add up to."""
+    evidence = observe_larger(
+        200, "float16", seed=seed, replicas=2, shards_known=False, steps=1, sparse=False
+    )
+    assert list_finite(evidence, "observed", "local_gradient") == {True}
+    whole = evidence.reference.select(phase="local_gradient", replica=WHOLE)
+    assert not all(np.isfinite(get_numbers(value)).all() for _, value in whole)
+    judgement = judge(evidence)
+    # All of the loss is infinite as well, and proves nothing.
+    assert judgement.status is Status.VACUOUS, judgement.findings
+    assert "NaN and Inf" in judgement.message
+
+
+def test_a_shard_that_overflows_beside_others_that_have_no_room_is_told():
+    """Nothing explained it where the batch had no room elsewhere."""
+    evidence = observe_larger(
+        250, "float16", seed=6, replicas=2, shards_known=False, steps=1, sparse=False
+    )
+    finding = judge(evidence).findings[0]
+    assert (finding.code, finding.phase) == ("nonfinite", "local_gradient")
+
+
+def pair_sums(phase: Phase, seen, due) -> Pair:
+    return Pair(
+        key=replace(KEY, phase=phase, replica=WHOLE),
+        relation="reference",
+        against=GLOBAL,
+        observed=np.array(seen),
+        expected=np.array(due),
+        margin=BITWISE,
+        dtype="float64",
+        repeats=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "seen", "due", "wrong"),
+    [
+        ("local_gradient", [1.0, 2.0], [INF, 2.0], False),
+        ("local_gradient", [1.0, 2.5], [INF, 2.0], True),
+        ("local_gradient", [1.0, 2.0], [np.nan, 2.0], True),
+        ("local_gradient", [INF, 2.0], [1.0, 2.0], True),
+        ("reduced_gradient", [1.0, 2.0], [INF, 2.0], True),
+        ("variable", [1.0], [1.0, INF], True),
+    ],
+)
+def test_only_what_is_infinite_of_a_sum_is_no_measure(phase, seen, due, wrong):
+    evidence = observe(replicas=2)
+    pair = leave_infinite(pair_sums(phase, seen, due), evidence.reference)
+    assert judge_pair(pair, evidence).comparison.wrong is wrong
+
+
+def test_what_is_no_measure_proves_nothing():
+    evidence = observe(replicas=2)
+    for due, effective in (([INF, INF], False), ([INF, 2.0], True)):
+        pair = pair_sums("local_gradient", [1.0, 2.0], due)
+        left = leave_infinite(pair, evidence.reference)
+        assert judge_pair(left, evidence).comparison.effective is effective
 
 
 def test_infinities_may_cancel_in_another_order():

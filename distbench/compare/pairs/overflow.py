@@ -9,10 +9,9 @@ import ml_dtypes
 import numpy as np
 
 from distbench.compare.arrays.bounds import find_roundoff
-from distbench.compare.arrays.measure import Margin
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.values import Array, densify
-from distbench.trace import INITIAL, WHOLE, Trace
+from distbench.trace import COMPUTED, INITIAL, WHOLE, Trace
 from distbench.trace.dtypes import find_digits, find_dtype
 
 
@@ -48,9 +47,9 @@ def leave_infinite(pair: Pair, reference: Trace) -> Pair:
     """What one device makes of the global batch, where it is no number.
 
     Which of Inf, -Inf and NaN comes of large numbers depends on the order in which they
-    are added up, and whether a loss has room at all on how many examples it is of. So
-    what is not finite on both sides is the same, and a loss that is infinite on one
-    device alone is no measure.
+    are added up, and whether a loss or its gradient has room at all on how many
+    examples it is of. So what is not finite on both sides is the same, and where such
+    a sum is infinite on one device alone, that is no measure.
 
     Args:
         pair: What the cluster made of it, beside that.
@@ -59,20 +58,25 @@ def leave_infinite(pair: Pair, reference: Trace) -> Pair:
     places = ~np.isfinite(pair.expected)
     if not places.any():  # as nearly always: nothing more is read
         return pair
+    if pair.observed.shape != places.shape:
+        return pair
     start = reference.get(replace(pair.key.at(WHOLE), step=INITIAL))
     if start is not None and start.shape == places.shape:
         places &= np.isfinite(densify(start))
-    if pair.key.phase == "loss":
-        places &= np.isinf(pair.expected) | ~np.isfinite(pair.observed)
+    infinite = ~np.isfinite(pair.observed)
+    if pair.key.phase in COMPUTED:
+        places &= np.isinf(pair.expected) | infinite
     else:
-        places &= ~np.isfinite(pair.observed)
-    if pair.observed.shape != pair.expected.shape or not places.any():
+        places &= infinite
+    if not places.any():
         return pair
     expected = np.where(places, pair.observed, pair.expected)
-    margin = pair.margin
-    if np.any(places & np.isfinite(pair.observed)):
-        margin = Margin(bound=math.inf)  # it proves nothing either
-    return replace(pair, expected=expected, margin=margin, tested=[])
+    left = replace(pair, expected=expected, tested=[])
+    if not np.any(places & ~infinite):
+        return left
+    # They prove nothing either, whichever bits they have.
+    bound = np.where(places & ~infinite, math.inf, pair.margin.bound)
+    return replace(left, margin=replace(pair.margin, bound=bound), repeats=False)
 
 
 def _add_one_sign(terms: Array) -> Array:

@@ -25,9 +25,8 @@ def explain_by_nonfinite(context: Context) -> Iterator[Hypothesis]:
     """Inf or NaN where the expected value is finite."""
     predicted: dict[int, Array] = {}
     for number, case in enumerate(context.cases):
-        if np.all(np.isfinite(case.expected)) and not np.all(
-            np.isfinite(case.observed)
-        ):
+        seen, due = np.isfinite(case.observed), np.isfinite(case.expected)
+        if seen.shape == due.shape and np.any(due & ~seen):
             predicted[number] = case.observed
     if predicted:
         found = [context.cases[number] for number in predicted]
