@@ -17,7 +17,8 @@ from distbench.compare.pairs.overflow import leave_infinite
 from distbench.compare.pairs.reduced import pair_sum
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, VariableInfo
+from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, VariableInfo
+from distbench.trace.dtypes import find_dtype
 from distbench.trace.values import get_numbers
 from distbench.verdict import Status
 
@@ -26,8 +27,9 @@ INF = np.inf
 
 
 def is_right(seen, terms, factor=1.0, dtype="float16", known=None):
-    value = np.array([seen, factor], dtype)
-    parts = tuple(np.array([term, 1.0 / len(terms)], dtype) for term in terms)
+    kind = find_dtype(dtype)
+    value = np.array([seen, factor]).astype(kind)
+    parts = tuple(np.array([term, 1.0 / len(terms)]).astype(kind) for term in terms)
     pair = pair_sum(KEY, value, parts, Factor(factor), dtype, known, exact=False)
     return not measure_error(pair.observed, pair.expected, pair.margin).wrong
 
@@ -66,6 +68,38 @@ def test_what_is_divided_afterwards_may_have_no_room_before():
     assert is_right(INF, terms, factor=0.5)
     assert is_right(4e4, terms, factor=0.5)
     assert not is_right(INF, [3e4, 3e4], factor=0.5)
+
+
+@pytest.mark.parametrize(
+    ("seen", "slices", "right"),
+    [
+        (INF, [[5e4, 5e4, -6e4], [1.0]], True),
+        (-INF, [[5e4, 5e4, -6e4], [1.0]], False),
+        (np.nan, [[5e4, 5e4, -6e4], [1.0]], False),
+        (np.nan, [[5e4, 5e4, -6e4], [-6e4]], True),
+        (INF, [[5e4, -6e4], [1.0]], False),
+    ],
+)
+def test_each_slice_of_a_row_is_an_addend(seen, slices, right):
+    """Only what each replica's slices come to was taken for one."""
+
+    def make(numbers):
+        values = np.array(numbers, "float16").reshape(-1, 1)
+        return SparseRows(
+            indices=np.ones(len(values), np.int64), values=values, shape=(3, 1)
+        )
+
+    parts = tuple(map(make, slices))
+    pair = pair_sum(KEY, make([seen]), parts, Factor(1.0), "float16", None, exact=False)
+    assert measure_error(pair.observed, pair.expected, pair.margin).wrong is not right
+
+
+def test_where_a_dtype_has_no_infinity_what_has_no_room_is_nan():
+    """float8_e4m3fn ends at 448."""
+    assert is_right(np.nan, [400, 400], dtype="float8_e4m3fn")
+    assert not is_right(np.nan, [100, 100], dtype="float8_e4m3fn")
+    assert not is_right(np.nan, [4e4, 4e4], dtype="float8_e5m2")
+    assert is_right(INF, [4e4, 4e4], dtype="float8_e5m2")
 
 
 def observe_larger(factor: float, dtype: str, **setup) -> Evidence:

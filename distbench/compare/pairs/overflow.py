@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 
+from distbench.compare.arrays.addends import Addends
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, densify
+from distbench.compare.arrays.values import densify, round_to
 from distbench.trace import COMPUTED, INITIAL, WHOLE, Trace
 from distbench.trace.dtypes import find_digits, find_dtype
 
 
-def let_overflow(pair: Pair, factor: float) -> Pair:
+def let_overflow(
+    pair: Pair, find_addends: Callable[[], Addends], factor: float
+) -> Pair:
     """A sum in which Inf is expected where it was observed, and may have come to be.
 
     Which of finite addends are added first decides whether a part of their sum has no
     room. It has at most what all addends of one sign make up; where those of both have
-    no room, Inf may have met -Inf, which is NaN.
+    no room, Inf may have met -Inf, which is NaN. Each slice of a row is an addend.
 
     Args:
         pair: A sum, in float64, and one that was added up in `pair.dtype`.
-        factor: What the addends are multiplied by, before they are summed or after.
+        find_addends: What is added up, asked for where something overflowed.
+        factor: What they were multiplied by, before they are summed or after.
     """
     places = ~np.isfinite(pair.observed) & np.isfinite(pair.expected)
     if find_digits(pair.dtype) is None or not places.any():
         return pair
+    addends = find_addends()
     most = float(ml_dtypes.finfo(find_dtype(pair.dtype)).max)  # type: ignore[no-untyped-call]
-    terms = np.array([term[places] for term in pair.terms])
     # A product is rounded, and what is divided after the sum is larger before.
-    rounded = 1 + 2 * len(terms) * find_roundoff(pair.dtype)
+    rounded = 1 + 2 * np.max(addends.count()) * find_roundoff(pair.dtype)
     slack = rounded * max(1.0, 1 / abs(factor)) if factor else rounded
-    above = _add_one_sign(terms) * slack >= most
-    below = _add_one_sign(-terms) * slack >= most
+    size, total = addends.measure()[places], pair.expected[places]
+    above, below = (slack * (size + sign * total) / 2 >= most for sign in (1, -1))
     seen = pair.observed[places]
-    may = np.where(np.isnan(seen), above & below, np.where(seen > 0, above, below))
+    either = above | below if _has_no_infinity(pair.dtype) else above & below
+    may = np.where(np.isnan(seen), either, np.where(seen > 0, above, below))
     expected = pair.expected.copy()
     expected[places] = np.where(may, seen, expected[places])
     return replace(pair, expected=expected, tested=[])
@@ -79,6 +85,6 @@ def leave_infinite(pair: Pair, reference: Trace) -> Pair:
     return replace(left, margin=replace(pair.margin, bound=bound), repeats=False)
 
 
-def _add_one_sign(terms: Array) -> Array:
-    """What the positive addends make up: [n, ...] as [...]."""
-    return np.asarray(np.maximum(terms, 0).sum(axis=0))
+def _has_no_infinity(dtype: str) -> bool:
+    """Whether NaN stands for what has no room, as in some kinds of float8."""
+    return not np.isinf(round_to(np.array(math.inf), dtype))

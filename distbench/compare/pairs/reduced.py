@@ -57,6 +57,7 @@ def pair_sum(
         return replace(known[1], key=key)
     rows = join_rows((value, *parts))
     seen = align_value(value, rows)
+    find_addends = partial(collect_addends, parts, rows, factor.value)
     if (
         known is not None
         and known[1].dtype == dtype
@@ -64,8 +65,8 @@ def pair_sum(
         and have_equal_rows(rows, known[1].rows)
     ):
         pair = replace(known[1], key=key, observed=seen.total, tested=[])
-        return let_overflow(pair, factor.value)
-    addends = collect_addends(parts, rows, factor.value)
+        return let_overflow(pair, find_addends, factor.value)
+    addends = find_addends()
     expected = addends.add_up()
     more = max(factor.roundings, count_mean_roundings(len(parts)))
     margin = BITWISE
@@ -76,7 +77,7 @@ def pair_sum(
         margin = bound_reduction(addends, expected, u, more=more, find_lost=lost)
         margin = _widen(margin, expected, factor.spread)
     pair = _make_pair(key, SUM, seen, addends, expected, margin, dtype)
-    return let_overflow(pair, factor.value)
+    return let_overflow(pair, lambda: addends, factor.value)
 
 
 def pair_direction(
