@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import takewhile
+
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.inside.intermediates import losses_add_up
 from distbench.compare.inside.of_micro_steps import take_sums
@@ -35,15 +38,25 @@ def tell_changed(
         return None
     told = whole.explain()
     code = told.findings[0].code if told.findings else ""
-    if code in (COMBINED, CLIP) and gradients_add_up(inside, step):
-        summed = take_sums(evidence, inside, step)
+    looked_at = range(step, inside.observed.steps)
+    seen = [*takewhile(lambda each: gradients_add_up(inside, each), looked_at)]
+    if code in (COMBINED, CLIP) and seen:
+        summed = take_sums(evidence, inside, range(step, seen[-1] + 1))
         named = Weighed(Reading(evidence=summed), noise).explain()
         if _is_known(named):
-            return named
+            return _with_rest(named, told, seen[-1])
     # Beside what is not linear there may be mere means, which are told first.
     found = {(finding.phase, finding.code) for finding in told.findings}
     is_changed = any(("reduced_gradient", c) in found for c in (COMBINED, OF_OWN))
     return told if is_changed else None
+
+
+def _with_rest(named: Judgement, told: Judgement, last: int) -> Judgement:
+    """With the comparisons of all steps after one, which nobody looked into."""
+    rest = tuple(one for one in told.compared if one.step > last)
+    return replace(
+        named, checked=named.checked + len(rest), compared=(*named.compared, *rest)
+    )
 
 
 def _is_known(judgement: Judgement) -> bool:
