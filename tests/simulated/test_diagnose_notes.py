@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -126,6 +127,28 @@ def test_a_metric_that_shows_another_number_is_told(
     evidence = Evidence(tier="bounded", reference=make(due), observed=make(seen))
     told = f"shows {seen:.6g}, one device {due:.6g}" in note_metrics(evidence, ())
     assert told == noted
+
+
+@pytest.mark.parametrize(("seen", "noted"), [(0.5, False), (0.7, True)])
+def test_a_metric_is_held_against_the_same_step(seen: float, noted: bool) -> None:
+    """One of as many other steps was taken for it."""
+
+    def make(numbers: Mapping[int, float]) -> Trace:
+        return Trace(
+            name="",
+            replicas=2,
+            shards=(1, 1),
+            variables=(),
+            values={
+                TraceKey(step=step, phase="loss", variable="accuracy"): np.array(number)
+                for step, number in numbers.items()
+            },
+            metrics=(MetricInfo(name="accuracy", state=()),),
+        )
+
+    observed, reference = make({0: 0.1, 2: seen}), make({2: 0.5, 3: 0.9})
+    evidence = Evidence(tier="bounded", reference=reference, observed=observed)
+    assert bool(note_metrics(evidence, ())) is noted
 
 
 @pytest.mark.parametrize(

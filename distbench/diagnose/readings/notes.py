@@ -133,16 +133,17 @@ def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
         if metric.name in judged:
             continue
         shown, due = (
-            [*list_shown(trace, metric.name).values()]
+            list_shown(trace, metric.name)
             for trace in (evidence.observed, evidence.reference)
         )
-        if not shown or len(shown) != len(due):
+        last = max(shown.keys() & due.keys(), default=None)
+        if last is None:
             continue
-        error = measure_errors(np.array(shown[-1]), np.array(due[-1]))
+        error = measure_errors(np.array(shown[last]), np.array(due[last]))
         # What cancels at last, as a correlation does, may have been larger.
-        if error > _TOLD * measure_finite(np.array(due)):
+        if error > _TOLD * measure_finite(np.array([*due.values()])):
             told.append(
-                f"'{metric.name}' shows {shown[-1]:.6g}, one device {due[-1]:.6g}"
+                f"'{metric.name}' shows {shown[last]:.6g}, one device {due[last]:.6g}"
             )
     if not told:
         return ""
