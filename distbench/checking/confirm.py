@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from distbench.compare.arrays.copies import are_same
 from distbench.diagnose.judge import judge
 from distbench.diagnose.stages.beside import goes_before
 from distbench.diagnose.stages.of_losses import is_of_losses
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, PHASES, Phase
+from distbench.trace import COMPUTED, PHASES, WHOLE, Phase
 from distbench.verdict import Finding
 
 PUT_IN: dict[str, Phase] = {
@@ -100,10 +101,26 @@ def confirm_first(
         and not (seen is not None and goes_before(found, first, corrected, seen))
     ]
     # What was put in corrects all that is wrong up to there, not this cause alone.
-    is_between = first.phase in COMPUTED and seen is not None and seen.fed.apart
-    others = bool(is_between) or any(
+    is_computed = first.phase in COMPUTED
+    is_between = is_computed and seen is not None and _changes_gradients(seen)
+    others = is_between or any(
         not other.warning and PHASES.index(other.phase) <= PHASES.index(phase)
         for other in findings[1:]
     )
     confirmed = None if others and not hidden else not hidden
     return (replace(first, confirmed=confirmed), *findings[1:], *hidden)
+
+
+def _changes_gradients(evidence: Evidence) -> bool:
+    """Whether one device makes something else of gradients before they are summed.
+
+    What it makes of each replica's own is known where a state does not follow as well.
+    """
+    reference = evidence.reference
+    if evidence.fed.apart is None:
+        return False
+    return any(
+        handed is None or not are_same(value, handed)
+        for key, value in reference.select(phase="local_gradient", replica=WHOLE)
+        for handed in (reference.get(replace(key, phase="reduced_gradient")),)
+    )

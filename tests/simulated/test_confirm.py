@@ -133,6 +133,24 @@ def test_one_of_two_causes_before_the_correction_is_not_confirmed_by_it() -> Non
     assert [f.confirmed for f in confirmed] == [None, None]
 
 
+@pytest.mark.parametrize(("changes", "confirmed"), [(False, True), (True, None)])
+def test_a_change_before_the_sum_may_be_corrected_as_well(
+    changes: bool, confirmed: bool | None
+) -> None:
+    """That a state does not follow was taken for one."""
+    findings, evidence = find_first(WRONG_SUM)
+    values = {
+        key: value / 2 if changes and key.phase == "reduced_gradient" else value
+        for key, value in evidence.reference.select(variable=KERNEL)
+    }
+    reference = replace(evidence.reference, values=values)
+    fed = replace(evidence.fed, apart=evidence.observed)
+    seen = replace(evidence, reference=reference, fed=fed)
+    before = (replace(findings[0], phase="local_gradient"),)
+    (first,) = confirm_first(before, PUT_IN, run_corrected(Fault()), seen)
+    assert first.confirmed is confirmed
+
+
 @pytest.mark.parametrize(
     ("phase", "confirmed"), [("loss", True), ("reduced_gradient", False)]
 )

@@ -144,7 +144,9 @@ _TAKES = {
     "summaries": "checking.launches details launch observe options trace verdict",
     "checking": "",
     "checking.detailing": "compare.arrays details evidence flight trace",
-    "checking.confirm": "diagnose diagnose.stages evidence trace verdict",
+    "checking.confirm": (
+        "compare.arrays diagnose diagnose.stages evidence trace verdict"
+    ),
     "checking.origin": "compare.arrays evidence launch scenario target trace verdict",
     "checking.kept": "errors escape evidence scenario trace.files",
     "checking.uneven": "split",
