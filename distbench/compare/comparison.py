@@ -295,7 +295,7 @@ def _make(pair: Pair, measured: Measured, effective: bool, hidden: bool) -> Comp
         replica=key.replica,
         relation=pair.relation,
         against=pair.against,
-        error=measured.error,
+        error=pair.gap or measured.error,
         bound=measured.bound,
         error_over_bound=measured.error_over_bound,
         ratio=measured.ratio,

@@ -18,6 +18,7 @@ from distbench.compare.arrays.values import (
     align_pair,
     align_values,
     are_equal,
+    measure_gap,
     measure_norm,
     measure_size,
     name_value,
@@ -307,6 +308,26 @@ def test_large_integers_that_differ_do_so_in_float64(dtype: str) -> None:
     assert are_equal(same, due)
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "dtype", "gap"),
+    [
+        ([2**60 + 1, 5], [2**60, 5], "int64", 1),
+        ([2**60, 5], [2**60 + 1, 8], "int64", 3),
+        ([-(2**63)], [2**63 - 1], "int64", 2**64),
+        ([2**64 - 1], [2**64 - 2], "uint64", 1),
+        ([7], [7], "int64", 0),
+        ([1], [2], "int32", 0),
+        ([], [], "int64", 0),
+    ],
+)
+def test_the_gap_of_large_integers_is_that_of_all_their_bits(
+    left: list[int], right: list[int], dtype: str, gap: int
+) -> None:
+    """Two that were one apart were said to be 256 apart."""
+    values = np.array(left, dtype), np.array(right, dtype)
+    assert measure_gap(*values) == measure_gap(*values[::-1]) == gap
+
+
 @pytest.mark.parametrize(("other", "status"), [(0, Status.PASS), (1, Status.FAIL)])
 def test_replicas_that_keep_other_large_integers_do_not_agree(other, status) -> None:
     info = VariableInfo(
@@ -325,4 +346,6 @@ def test_replicas_that_keep_other_large_integers_do_not_agree(other, status) -> 
 
     judgement = judge(observe(replicas=2, tier="exact").change_traces(keep))
     assert judgement.status is status
+    errors = {c.error for c in judgement.compared if c.variable == "key"}
+    assert errors == {0.0, float(other)}
     assert all(finding.variables == ("key",) for finding in judgement.findings)

@@ -419,7 +419,9 @@ def hold(values: list[int], dtype: str = "float32", **settings: bool) -> Trace:
 @pytest.mark.parametrize(("last", "status"), [(0, "equal"), (3, "different")])
 def test_large_integers_are_not_rounded(last: int, status: str) -> None:
     runs = hold([2**60], "int64"), hold([2**60 + last], "int64")
-    assert {place.status for place in compare_traces(*runs).places} == {status}
+    places = compare_traces(*runs).places
+    assert {place.status for place in places} == {status}
+    assert {place.likeness.error for place in places if place.likeness} == {last}
 
 
 def test_large_integers_of_replicas_drift() -> None:

@@ -53,6 +53,7 @@ class Pair:
         terms: The addends of a sum, one for each replica.
         rows: Row numbers of a sparse value.
         repeats: Whether both come from the same ops on the same numbers.
+        gap: What integers differ by at most that float64 has no room for; else 0.
         tested: What came of testing it, once it was; the pairs of several replicas that
             hold the very same numbers share this list.
     """
@@ -68,4 +69,5 @@ class Pair:
     terms: Sequence[Array] = ()
     rows: Array | None = None
     repeats: bool = False
+    gap: float = 0.0
     tested: list[Any] = field(default_factory=list, repr=False)

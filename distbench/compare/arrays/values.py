@@ -93,6 +93,20 @@ def align_pair(value: Value, expected: Value) -> tuple[Aligned, Aligned]:
     return replace(seen, total=total), due
 
 
+def measure_gap(value: Value, expected: Value) -> float:
+    """Largest difference of integers that float64 may have no room for.
+
+    0 for values of another kind, and where none is.
+    """
+    if not (_is_long(value) and _is_long(expected)) or value.shape != expected.shape:
+        return 0.0
+    if value.dtype != expected.dtype:
+        return 0.0
+    most, least = np.maximum(value, expected), np.minimum(value, expected)
+    # Of any two of them it has room in as many bits without a sign.
+    return float(np.max(most.view(np.uint64) - least.view(np.uint64), initial=0))
+
+
 def _is_long(value: Value) -> TypeGuard[npt.NDArray[np.integer[Any]]]:
     """Whether it is of integers that float64 may have no room for."""
     return not isinstance(value, SparseRows) and value.dtype in (np.int64, np.uint64)

@@ -8,7 +8,13 @@ from distbench.compare.arrays.copies import are_copies
 from distbench.compare.arrays.measure import Margin
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import Pair, Relation
-from distbench.compare.arrays.values import Array, align_pair, densify, name_value
+from distbench.compare.arrays.values import (
+    Array,
+    align_pair,
+    densify,
+    measure_gap,
+    name_value,
+)
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, STATE, TraceKey, Value
 
@@ -67,6 +73,7 @@ class PairMaker:
             base=self._find_base(key, seen.total.shape),
             rows=seen.places,
             repeats=repeats,
+            gap=measure_gap(value, expected),
         )
         self._known[relation, against] = value, expected, pair
         return pair

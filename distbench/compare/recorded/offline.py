@@ -27,6 +27,7 @@ from distbench.compare.arrays.values import (
     align_pair,
     densify,
     measure_finite,
+    measure_gap,
     name_value,
 )
 from distbench.compare.recorded.places import (
@@ -192,6 +193,9 @@ class _Offline:
             before=self._find_before(key) if is_state and not how else None,
             noise=self._noise.get(self._find_owner(key)) if is_state else None,
         )
+        if likeness.error and (gap := measure_gap(left, right)):
+            share = gap / likeness.error
+            likeness = replace(likeness, error=gap, relative=share * likeness.relative)
         place = key.variable, key.replica
         if is_state:
             self._near[place] = likeness.status != "different"
