@@ -11,7 +11,7 @@ from sum_pairs import make_sum_pair
 from training_simulator import observe
 
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.hypotheses.nonlinear import CODE
+from distbench.diagnose.clues.hypothesis import NONLINEAR
 from distbench.diagnose.hypotheses.register import list_hypotheses
 
 Array = np.ndarray
@@ -31,7 +31,7 @@ def list_named(observed: Array, terms: list[Array]) -> list[str]:
     return [
         found.detail
         for found in list_hypotheses(context)
-        if found.code == CODE
+        if found.code == NONLINEAR
         and found.predicted
         and all(np.allclose(value, observed) for value in found.predicted.values())
     ]

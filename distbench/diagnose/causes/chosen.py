@@ -18,6 +18,7 @@ from distbench.diagnose.causes.infinite import part_infinite, part_uneven
 from distbench.diagnose.causes.rank import ALL, Ranked, find_best, find_full
 from distbench.diagnose.causes.unexplained import leave_unexplained
 from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.hypothesis import NONLINEAR
 from distbench.diagnose.clues.shown_sums import read_sums
 from distbench.diagnose.hypotheses.followed import leave_out_followers
 from distbench.diagnose.hypotheses.register import (
@@ -31,8 +32,6 @@ from distbench.diagnose.hypotheses.steered import part_by_state
 
 _TOLD_APART = 3
 """So many variables are told apart in one finding."""
-_ANY = "nonlinear-before-reduction"
-"""Says of whatever is done to addends that it is done."""
 
 
 def explain_cases(context: Context) -> tuple[Explained, ...]:
@@ -83,7 +82,7 @@ def _find_shown(context: Context) -> Ranked | None:
         how = "" if is_scaled else ", up to a factor"
         words = f"as the state that follows shows{how}, {cause.detail}"
         told = replace(cause, detail=words, phase="variable")
-        if cause.code != _ANY:
+        if cause.code != NONLINEAR:
             return replace(best, hypothesis=told)
         found = found or replace(best, hypothesis=told)
     return found

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from distbench.compare.arrays.values import Array
 from distbench.trace import Phase
 
+NONLINEAR = "nonlinear-before-reduction"
+"""Says of whatever is done to addends before their sum that it is done."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Hypothesis:

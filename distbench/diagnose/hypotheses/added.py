@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.hypotheses.decay_in_sums import (
     find_additions,
     is_any,
@@ -34,7 +34,7 @@ def explain_by_addition(context: Context) -> Iterator[Hypothesis]:
         return
     what = "the weight decay" if all(decays) else "what one device adds once, as noise,"
     yield Hypothesis(
-        code="weight-decay-repeated" if all(decays) else "nonlinear-before-reduction",
+        code="weight-decay-repeated" if all(decays) else NONLINEAR,
         predicted=predicted,
         detail=f"every replica adds {what} to its own gradient, so that the sum over "
         f"the replicas holds it N = {n} times",

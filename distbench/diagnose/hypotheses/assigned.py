@@ -12,7 +12,7 @@ from distbench.compare.state.leading import has_gradient
 from distbench.compare.state.led_shards import split_counted
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context, Numbered
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.hypotheses.by_hand import list_alone
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.trace import UPDATED
@@ -82,7 +82,7 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     }
     follows = keeps_gradients(context) and not adds_up
     yield Hypothesis(
-        code="nonlinear-before-reduction" if follows else "statistics-not-synchronized",
+        code=NONLINEAR if follows else "statistics-not-synchronized",
         predicted=predicted,
         detail=_OWN_GRADIENTS if follows else own,
     )

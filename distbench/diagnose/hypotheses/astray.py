@@ -13,7 +13,7 @@ from distbench.diagnose.clues.astray import (
     list_astray,
 )
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.trace import COMPUTED
 
 _ADDED = frozenset({"examples", "numbers", "variables"})
@@ -93,7 +93,7 @@ def _find_code_of_step(found: Sequence[Astray]) -> str:
     if all(one.is_mean and one.joined == "mean" for one in found):
         return "mean-of-means"
     if any(one.of_share and not one.is_mean for one in found):
-        return "nonlinear-before-reduction"
+        return NONLINEAR
     return "statistics-not-synchronized"
 
 

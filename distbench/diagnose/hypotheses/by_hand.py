@@ -16,7 +16,7 @@ from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.hypotheses.decay import may_be_decayed
 from distbench.diagnose.hypotheses.overflow import find_overflowing
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
@@ -279,7 +279,7 @@ def explain_by_own_steps(context: Context) -> Iterator[Hypothesis]:
         }
         for words, put_together in _TOGETHER:
             yield Hypothesis(
-                code="nonlinear-before-reduction",
+                code=NONLINEAR,
                 predicted={
                     number: find_base(context.cases[number]) + put_together(own)
                     for number, own in steps.items()

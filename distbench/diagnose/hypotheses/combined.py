@@ -14,12 +14,10 @@ from distbench.compare.inside.paired import gradients_add_up
 from distbench.compare.nature.doubled import adds_up_beside_common, take_gradients
 from distbench.compare.nature.given import give_exchanged
 from distbench.diagnose.clues.context import Context, find_shards
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.clues.own_shard import describe_alone
 from distbench.diagnose.hypotheses.loss import are_own_means
 from distbench.trace import WHOLE
-
-COMBINED = "nonlinear-before-reduction"
 
 
 def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
@@ -48,7 +46,7 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
             return
         add_up += ", or are alike on all replicas"
     yield Hypothesis(
-        code=COMBINED,
+        code=NONLINEAR,
         predicted=_leave_out_means(context),
         detail=(
             f"{add_up}, and every replica hands over what its shard alone gives on one "

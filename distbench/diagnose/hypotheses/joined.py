@@ -11,7 +11,7 @@ from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, fit_ratio
 from distbench.compare.arrays.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.clues.shown_sums import find_source, find_start
 from distbench.trace import TraceKey
 
@@ -70,7 +70,7 @@ def explain_by_joined_norm(context: Context) -> Iterator[Hypothesis]:
             if predicted := divide_by(context, ratios, joined, whole**power):
                 by = "" if power == 1 else "the square of "
                 yield Hypothesis(
-                    code="nonlinear-before-reduction",
+                    code=NONLINEAR,
                     predicted=predicted,
                     detail=f"the sum is divided by {by}the size of {of_what}, or "
                     f"clipped by it, and taken for that is {made} the replicas' own "
@@ -104,7 +104,7 @@ def explain_by_joined_length(context: Context) -> Iterator[Hypothesis]:
                 and (whole := size(_level(case.expected)) if of_made else one[1]) > 0
             }
             yield Hypothesis(
-                code="nonlinear-before-reduction",
+                code=NONLINEAR,
                 predicted=predicted,
                 detail="what becomes of the sum is scaled by a size of it, and taken "
                 f"for that of each variable is {made} the replicas' own {what}, which "

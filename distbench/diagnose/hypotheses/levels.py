@@ -16,11 +16,10 @@ from distbench.compare.arrays.values import Array, measure_norm, measure_size
 from distbench.diagnose.clues.addends import ADDED, Source, list_sources
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE
 
-_CODE = "nonlinear-before-reduction"
 _LEVELS = (1, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
 """As many as some bits hold."""
 _MOST_LEVELS = 256
@@ -51,7 +50,7 @@ def explain_by_levels(context: Context) -> Iterator[Hypothesis]:
     for shared, whose in ((False, ""), (True, " of the largest element of all")):
         for levels in (*_LEVELS, *_find_levels(context, sources, shared=shared)):
             yield Hypothesis(
-                code=_CODE,
+                code=NONLINEAR,
                 predicted={
                     s.number: _sum_quantised(s, levels, shared=shared) for s in sources
                 },
@@ -135,7 +134,7 @@ def explain_by_other_unit(context: Context) -> Iterator[Hypothesis]:
         ]
         for levels in _list_whole(found):
             yield Hypothesis(
-                code=_CODE,
+                code=NONLINEAR,
                 predicted={
                     s.number: _read_whole(
                         s, [measure(t) / levels for t in s.terms], read, cut
@@ -216,7 +215,7 @@ def explain_by_grid(context: Context) -> Iterator[Hypothesis]:
         ):
             predicted[source.number] = case.observed
     yield Hypothesis(
-        code=_CODE,
+        code=NONLINEAR,
         predicted=predicted,
         detail=f"the values are multiples of {unit:.6g}: every replica rounds its "
         "gradient before the sum",

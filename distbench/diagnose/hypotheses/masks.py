@@ -13,10 +13,9 @@ from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import ADDED, Source, list_sources
 from distbench.diagnose.clues.cases import carry_rows, find_tolerance
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.trace import TraceKey
 
-_CODE = "nonlinear-before-reduction"
 _MOST = 6
 """Of more replicas there are too many ways to leave some out."""
 
@@ -49,7 +48,7 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
             kept_back[case.key] = (case.rows, rests)
         if predicted:
             yield Hypothesis(
-                code=_CODE,
+                code=NONLINEAR,
                 predicted=predicted,
                 detail="every replica leaves some elements of its gradient out of the "
                 f"sum{words}",
@@ -110,7 +109,7 @@ def explain_by_own_draws(context: Context) -> Iterator[Hypothesis]:
     where = f", at {context.drawn_at}" if context.drawn_at else ""
     for code, summed, words in (
         ("replicas-diverged", True, "leaves out other elements of the sum"),
-        (_CODE, False, "leaves out other elements of its gradient before the sum"),
+        (NONLINEAR, False, "leaves out other elements of its gradient before the sum"),
     ):
         predicted: dict[int, Array] = {}
         for source, own in known:

@@ -12,7 +12,7 @@ from distbench.compare.arrays.values import Array, measure_norm, measure_size
 from distbench.diagnose.clues.addends import ADDED, list_sources
 from distbench.diagnose.clues.cases import find_tolerance, take_rows
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.hypotheses.norms import (
     TENSOR,
     Measure,
@@ -21,7 +21,6 @@ from distbench.diagnose.hypotheses.norms import (
     list_global_norms,
 )
 
-CODE = "nonlinear-before-reduction"
 _FEW = 30
 """Fewer numbers do not tell noise from anything else."""
 _ENOUGH_TOGETHER = 20
@@ -51,10 +50,10 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
             for s in sources
         }
         yield Hypothesis(
-            code=CODE, predicted=signs, detail=f"every replica replaces {words}"
+            code=NONLINEAR, predicted=signs, detail=f"every replica replaces {words}"
         )
     yield Hypothesis(
-        code=CODE,
+        code=NONLINEAR,
         predicted={
             s.number: np.sign(sum((np.sign(t) for t in s.terms), 0 * s.case.expected))
             for s in sources
@@ -71,7 +70,7 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
         # Where all votes cancel there is nothing to fit, and any multiple is 0.
         predicted |= {n: vote for n, vote in votes.items() if not vote.any()}
     yield Hypothesis(
-        code=CODE,
+        code=NONLINEAR,
         predicted=predicted,
         detail="every replica replaces its gradient by a multiple of its sign",
     )
@@ -80,7 +79,7 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
     fit = fit_common_ratio((s.case.observed, votes[s.number]) for s in arrived)
     if fit is not None and sum(s.case.observed.size for s in arrived) >= _FEW:
         yield Hypothesis(
-            code=CODE,
+            code=NONLINEAR,
             predicted={number: fit.ratio * vote for number, vote in votes.items()},
             detail=f"every replica replaces its gradient by {fit.ratio:.6g} times its "
             "sign",
@@ -112,7 +111,7 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
         )
         for length in (1.0,) if fit is None else (1.0, fit.ratio):
             yield Hypothesis(
-                code=CODE,
+                code=NONLINEAR,
                 predicted={number: length * value for number, value in sums.items()},
                 detail=f"every replica scales {words.format(length)} before the sum",
             )
@@ -154,7 +153,7 @@ def explain_by_own_change(context: Context) -> Iterator[Hypothesis]:
     }
     for combine, words in ((np.sum, ""), (np.mean, ", and the replicas' are averaged")):
         yield Hypothesis(
-            code=CODE,
+            code=NONLINEAR,
             predicted={
                 number: np.asarray(combine(made, axis=0))
                 for number, made in changed.items()
@@ -237,7 +236,7 @@ def explain_by_noise(context: Context) -> Iterator[Hypothesis]:
         predicted = {number: case.observed for number, case in context.list_cases()}
     if predicted:
         yield Hypothesis(
-            code=CODE,
+            code=NONLINEAR,
             predicted=predicted,
             detail="every replica adds noise to its gradient before the sum",
         )

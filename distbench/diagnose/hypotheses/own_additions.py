@@ -10,14 +10,13 @@ from distbench.compare.arrays.ratio import are_near
 from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.hypotheses.decay_in_sums import (
     Addition,
     find_additions,
     is_any,
     is_decay,
 )
-from distbench.diagnose.hypotheses.nonlinear import CODE
 from distbench.diagnose.seeds import find_own_draws
 
 _MOST_SPREADS = 5.0
@@ -45,7 +44,7 @@ def explain_by_own_additions(context: Context) -> Iterator[Hypothesis]:
         return  # whatever is drawn, it is drawn elsewhere
     if _are_draws(additions, context.replicas):
         yield Hypothesis(
-            code=CODE,
+            code=NONLINEAR,
             predicted={
                 one.source.number: one.source.case.observed for one in additions
             },

@@ -13,7 +13,7 @@ from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import Source, list_sources
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 
 _LEAST_NUMBERS = 6
 """Two numbers are fitted to one device's quotients, and the others have to agree."""
@@ -67,7 +67,7 @@ def explain_by_own_quotient(context: Context) -> Iterator[Hypothesis]:
     for rule in _list_rules(context, sources):
         for words, size in _SIZES:
             yield Hypothesis(
-                code="nonlinear-before-reduction",
+                code=NONLINEAR,
                 predicted={
                     s.number: rule.divide(
                         np.sum(s.terms, axis=0), np.asarray(size(np.array(s.terms)))

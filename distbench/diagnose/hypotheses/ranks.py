@@ -17,7 +17,7 @@ from distbench.diagnose.clues.fit import (
     name_weights,
     predict_rows,
 )
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 
 
 def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:
@@ -45,7 +45,7 @@ def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:
             continue  # the order does not matter
         numbers = name_weights(weights)
         yield Hypothesis(
-            code="nonlinear-before-reduction",
+            code=NONLINEAR,
             predicted=predict_rows(rows, weights),
             detail=f"each element is {_name(np.asarray(weights))} of the "
             f"replicas' own: from the smallest {words} to the largest they weigh "

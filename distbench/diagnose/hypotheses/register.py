@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.hypotheses import (
     added,
     alone,
@@ -285,7 +285,7 @@ def list_hypotheses(context: Context) -> Iterator[Hypothesis]:
     for explain in CAUSES:
         if not (context.led and explain in _FITTED_APIECE):
             for hypothesis in explain(context):
-                if is_left or hypothesis.code != nonlinear.CODE:
+                if is_left or hypothesis.code != NONLINEAR:
                     yield hypothesis
 
 

@@ -18,7 +18,7 @@ from distbench.diagnose.clues.fit import (
     name_weights,
     predict_rows,
 )
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE, TraceKey
 
@@ -108,7 +108,7 @@ def _name_weights(
         return
     first, weights = told[0]
     yield Hypothesis(
-        code="nonlinear-before-reduction",
+        code=NONLINEAR,
         predicted=predicted,
         detail="each replica's gradient is scaled before the sum by a number that "
         f"differs by variable or step: in '{first.variable}' they count "

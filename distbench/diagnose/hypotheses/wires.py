@@ -10,7 +10,7 @@ import numpy as np
 from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import ADDED, list_sources
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 
 Function = Callable[[Array], Array]
 
@@ -34,7 +34,7 @@ def explain_by_wire(context: Context) -> Iterator[Hypothesis]:
             predicted[source.number] = receive(sent) if undone else sent
         how = "averaged" if mean else "added up"
         yield Hypothesis(
-            code="nonlinear-before-reduction",
+            code=NONLINEAR,
             predicted=predicted,
             detail=f"every replica sends {words} of its gradient; these are {how}"
             f"{', and that is undone' if undone else ''}",

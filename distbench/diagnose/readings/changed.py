@@ -10,7 +10,7 @@ from distbench.compare.inside.intermediates import losses_add_up
 from distbench.compare.inside.of_micro_steps import take_sums
 from distbench.compare.inside.paired import gradients_add_up
 from distbench.diagnose.causes.rank import ALL
-from distbench.diagnose.hypotheses.combined import COMBINED
+from distbench.diagnose.clues.hypothesis import NONLINEAR
 from distbench.diagnose.hypotheses.own_spreads import OF_OWN
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings.reading import Reading
@@ -40,14 +40,14 @@ def tell_changed(
     code = told.findings[0].code if told.findings else ""
     looked_at = range(step, inside.observed.steps)
     seen = [*takewhile(lambda each: gradients_add_up(inside, each), looked_at)]
-    if code in (COMBINED, CLIP) and seen:
+    if code in (NONLINEAR, CLIP) and seen:
         summed = take_sums(evidence, inside, range(step, seen[-1] + 1))
         named = Weighed(Reading(evidence=summed), noise).explain()
         if _is_known(named):
             return _with_rest(named, told, seen[-1])
     # Beside what is not linear there may be mere means, which are told first.
     found = {(finding.phase, finding.code) for finding in told.findings}
-    is_changed = any(("reduced_gradient", c) in found for c in (COMBINED, OF_OWN))
+    is_changed = any(("reduced_gradient", c) in found for c in (NONLINEAR, OF_OWN))
     return told if is_changed else None
 
 
