@@ -56,6 +56,11 @@ class VariableInfo:
         return is_own and self.trainable and self.averages
 
     @property
+    def is_of_first(self) -> bool:
+        """Whether replicas have it for themselves, and the first one's is all of it."""
+        return self.takes_first and not self.synchronised
+
+    @property
     def owner(self) -> str:
         """Path of the model variable that a slot belongs to, or else its own."""
         return self.of or self.path

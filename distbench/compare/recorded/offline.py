@@ -148,7 +148,7 @@ class _Offline:
     def _adds_up(self, key: TraceKey) -> bool:
         """Whether state is what the replicas hold together, as a sum or a mean."""
         info = self._infos.get(key.variable)
-        is_own = info is not None and not (info.synchronised or info.takes_first)
+        is_own = info is not None and not (info.synchronised or info.is_of_first)
         return key.phase in STATE and is_own
 
     def _near_loss(self, key: TraceKey) -> Place:
@@ -165,7 +165,7 @@ class _Offline:
         held = [key.at(r) for r in (WHOLE, *range(self._a.replicas))]
         held = [place for place in held if self._a.get(place) is not None]
         info = self._infos.get(key.variable)
-        if info is not None and info.takes_first and not info.synchronised:
+        if info is not None and info.is_of_first:
             held = held[:1]  # nobody reads what the others hold
         for place in held or [key]:
             yield self._measure(place, self._a.get(place), one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -79,7 +80,8 @@ def _leave_out_means(context: Context) -> dict[int, Array]:
 def _list_alone(context: Context) -> Iterator[Context]:
     """The context by shards alone, and by such as know what all replicas count."""
     yield context
-    given = give_exchanged(context.evidence)
+    make = partial(give_exchanged, context.evidence)
+    given = context.work_out("what is exchanged, given", make)
     if given is not None:
         yield context.judge_by(given)
 
