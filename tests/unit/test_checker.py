@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from verdict_samples import make_finding, make_run
 
-from distbench.checking import checker
+from distbench.checking import check, checker
 from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec
@@ -166,10 +166,10 @@ def test_an_interrupt_while_tasks_are_ended_loses_nothing(
         yield made
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checker, "_open_checker", open_checker)
+    monkeypatch.setattr(check, "_open_checker", open_checker)
     told: list[Verdict] = []
     with pytest.raises(KeyboardInterrupt):
-        checker.check_target(
+        check.check_target(
             parse_target("a.b:c"), CheckOptions(), on_end_early=told.append
         )
     (verdict,) = told
