@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from distbench.cluster import ALL, ClusterSpec, Task
+from distbench.cluster import ALL, ClusterSpec, Task, spell_kinds
 from distbench.errors import BadInputError, find_near, suggest
 from distbench.spelling import spell_given
 
@@ -291,7 +291,7 @@ def _check_sufferer(fault: Fault, spec: ClusterSpec) -> None:
         is_open = ALL in (spec.workers, spec.replicas_per_worker)
         is_there = fault.rank < count
     else:
-        is_open = ALL in (spec.workers, spec.parameter_servers) and spec.kind == "ps"
+        is_open = spec.parameter_servers == ALL and spec.traits.has_servers
         is_open |= spec.workers == ALL
         is_there = fault.task in spec.tasks
         names = ", ".join(f"{task.role}:{task.index}" for task in spec.tasks)
@@ -300,11 +300,12 @@ def _check_sufferer(fault: Fault, spec: ClusterSpec) -> None:
             f"Fault '{fault}': cluster '{spec}' has no {fault.role}:{fault.rank}. "
             f"Expected one of {names}."
         )
-    serves = spec.kind == "ps" and fault.role in ("worker", "ps")
+    serves = spec.traits.scheduled and fault.role in ("worker", "ps")
     if (fault.kind == "restart" or fault.until is not None) and not serves:
         what = "come back" if fault.kind == "restart" else "be waited past"
         raise BadInputError(
             f"Fault '{fault}': on cluster '{spec}' no task can {what}, since the "
             "others wait for it in their next sum. Expected a worker or parameter "
-            "server of ps:W+P, or kill, stop for good, or delay."
+            f"server of {spell_kinds(lambda kind: kind.scheduled)}, or kill, stop for "
+            "good, or delay."
         )

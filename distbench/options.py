@@ -48,7 +48,7 @@ def find_usual_steps(spec: ClusterSpec, in_flight: int = 1) -> int:
         spec: The cluster.
         in_flight: How many are scheduled before they are waited for.
     """
-    if spec.kind != "ps" or in_flight > 1:
+    if not spec.traits.scheduled or in_flight > 1:
         return FIRST_STEPS
     return max(FIRST_STEPS, spec.workers + 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from distbench.cluster import ClusterSpec
+from distbench.cluster import ClusterSpec, spell_kinds
 from distbench.errors import BadInputError
 from distbench.spelling import spell, spell_given
 
@@ -42,10 +42,11 @@ def check_partitioner(
         return
     parse_partitioner(text)
     for spec in specs:
-        if spec.kind != "ps":
+        if not spec.traits.has_servers:
             raise BadInputError(
                 f"Cluster '{spec}' has no parameter servers to share variables out "
-                "among. Expected a cluster ps:W+P. "
+                "among. Expected a cluster "
+                f"{spell_kinds(lambda kind: kind.has_servers)}. "
                 f"Received: {spell_given(field, text)}."
             )
 

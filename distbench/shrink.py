@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from distbench.cluster import ClusterSpec
+from distbench.cluster import ONE, ClusterSpec
 from distbench.errors import BadInputError, ClusterError, count_things
 from distbench.limits import UNASKED_S
 from distbench.options import CheckOptions
@@ -174,27 +174,25 @@ def _change(options: CheckOptions, **changes: Any) -> Iterator[CheckOptions]:
 
 
 def _list_clusters(options: CheckOptions) -> Iterator[CheckOptions]:
-    """Fewer tasks: one process, then the same kind with fewer of everything."""
+    """Fewer tasks: one process, then the same kind with fewer of everything.
+
+    What takes no GPUs unless it has to needs none to be smaller.
+    """
     spec = ClusterSpec.parse(options.clusters[0])
-    device = f"@{spec.device}" if spec.device else ""
-    texts = {
-        "mwms": [f"mirrored:2{device}", f"mwms:2{device}"],
-        "mirrored": [f"mirrored:2{device}"],
-        "central": [f"central:2{device}"],
-        "ps": ["ps:1+1", "ps:2+1"],
-    }.get(spec.kind, [])
-    for text in texts:
+    for text in spec.traits.smaller:
         smaller = ClusterSpec.parse(text)
+        if smaller.traits.takes_gpus:
+            smaller = replace(smaller, device=spec.device)
         if (len(smaller.tasks), smaller.replicas) < (len(spec.tasks), spec.replicas):
             asked = options.split if smaller.replicas == spec.replicas else ()
-            yield from _change(options, clusters=(text,), split=asked)
+            yield from _change(options, clusters=(str(smaller),), split=asked)
 
 
 def _list_savers(options: CheckOptions) -> Iterator[CheckOptions]:
     """One device saves what the cluster restores, which then has it as one device."""
     saver = options.restore_from
-    if saver is not None and ClusterSpec.parse(saver).kind != "one":
-        yield from _change(options, restore_from="one", restore_partitioner=None)
+    if saver is not None and not ClusterSpec.parse(saver).traits.single:
+        yield from _change(options, restore_from=str(ONE), restore_partitioner=None)
 
 
 def _list_workloads(options: CheckOptions) -> Iterator[CheckOptions]:

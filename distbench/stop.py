@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from distbench.cluster import ClusterSpec
+from distbench.cluster import ClusterSpec, spell_kinds
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.spelling import spell
 from distbench.trace import PHASES, Phase
@@ -53,12 +53,13 @@ def check_stoppable(spec: ClusterSpec) -> None:
     """Refuse a cluster that has no step that can be stopped.
 
     Raises:
-        BadInputError: It is one of parameter servers.
+        BadInputError: A chief schedules its steps.
     """
-    if spec.kind == "ps":
+    if spec.traits.scheduled:
         raise BadInputError(
             f"'{spec}' has no step that can be stopped: the chief sends a graph to its "
-            "workers. Expected: one, mirrored:R, central:R or mwms:W. To look at the "
+            "workers. Expected: "
+            f"{spell_kinds(lambda kind: not kind.scheduled)}. To look at the "
             "recorded values, use 'distbench check --keep DIR' and 'distbench trace'."
         )
 

@@ -24,7 +24,7 @@ def never_meet(failure: TaskFailedError, spec: ClusterSpec) -> bool:
     waits = failure.collectives
     if any(wait["mismatch"] for wait in waits.values()):
         return True
-    if spec.kind != "mwms" or not waits:
+    if not (spec.traits.collective and waits):
         return False
     if any(task not in waits for task in failure.waiting):
         return False
@@ -79,7 +79,7 @@ def make_mismatch(
     step = min(0 if part is None else part.steps for part in parts)
     places = [_describe_place(task, failure) for task in spec.tasks]
     where = "; ".join(places)
-    who = "workers" if spec.kind == "mwms" else "replicas"
+    who = "workers" if spec.traits.collective else "replicas"
     if overflowing := find_overflowing(parts, step):
         names = ", ".join(map(str, overflowing))
         where += (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from distbench.cluster import KINDS
 from distbench.errors import make_unknown_name_error
 
 if TYPE_CHECKING:
@@ -16,23 +17,13 @@ if TYPE_CHECKING:
 
 SECTIONS = ("scenarios", "faults", "codes", "clusters")
 _TEXT_WIDTH = 100
-SPECS = (
-    "one",
-    "mirrored:2",
-    "mirrored:4",
-    "mirrored:8",
-    "central:2",
-    "mwms:2",
-    "mwms:4",
-    "mwms:8",
-    "mwms:32",
-    "ps:2+1",
-    "ps:4+2",
-    "mirrored:2@gpu",
-    "mirrored:8@gpu",
-    "mwms:2@gpu",
-    "mwms:2x4@gpu",
+SPECS = tuple(
+    sorted(
+        (text for kind in KINDS.values() for text in kind.shown),
+        key=lambda text: text.endswith("@gpu"),
+    )
 )
+"""Clusters that the machine may run, those with GPUs last."""
 
 
 def list_all(

@@ -17,7 +17,7 @@ from it is `distbench.launch.bind_filter`.
 
 def count_ports(spec: ClusterSpec) -> int:
     """How many ports the cluster listens on: one a task, none for a single process."""
-    return len(spec.tasks) if spec.kind in ("mwms", "ps") else 0
+    return len(spec.tasks) if spec.traits.tf_config else 0
 
 
 def assign_addresses(

@@ -91,8 +91,8 @@ class Errand:
 
     @property
     def trainers(self) -> tuple[Task, ...]:
-        """The tasks that run the program: the chief under `ps`, else every worker."""
-        return self.spec.tasks[:1] if self.spec.kind == "ps" else self.spec.tasks
+        """The tasks that run the program: the chief that schedules, or every worker."""
+        return self.spec.tasks[:1] if self.spec.traits.scheduled else self.spec.tasks
 
     def list_jobs(self, last: str) -> tuple[str, ...]:
         """The jobs of tasks that train, up to the one that takes the steps."""

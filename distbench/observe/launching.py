@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from distbench.cluster import ONE as ONE_DEVICE
 from distbench.cluster import ClusterSpec
 from distbench.gpus import VISIBLE
 from distbench.launch.deadline import Deadline
@@ -29,7 +30,7 @@ PRELOADS: tuple[str, ...] = (
     "distbench.worker.process.beforehand",
 )
 """Modules that the fork server imports for all tasks: none of them runs an op."""
-ONE = ClusterSpec(kind="one", device="cpu")
+ONE = replace(ONE_DEVICE, device="cpu")
 _GIB = 1 << 30
 _LEGACY = "TF_USE_LEGACY_KERAS"
 OPEN_S = 60.0

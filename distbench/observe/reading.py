@@ -43,7 +43,7 @@ def read_evidence(
     tasks = tuple(map(str, errand.trainers))
     examples = None
     if scenario.workload == PIPELINE:
-        apart = scenario.spec.kind == "ps"
+        apart = scenario.spec.traits.scheduled
         examples = replace(
             _read_examples(folder, tasks, apart=apart),
             own_left_out=answer["leaves_out_own_data"],
@@ -90,7 +90,7 @@ def read_evidence(
             drawn_anew=tuple(replies["drawn_anew"]),
             undetermined=tuple(replied["undetermined"]),
             restored=bool(scenario.restore_from),
-            scheduled=scenario.spec.kind == "ps",
+            scheduled=scenario.spec.traits.scheduled,
             compiled=answer["compiled"],
             limits=answer["limits"],
             unlimited=answer["unlimited"],

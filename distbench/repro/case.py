@@ -116,8 +116,8 @@ def _check_shown(run: Run, scenario: Scenario, outcome: Outcome | None) -> None:
     saver = scenario.restore_from
     found = {
         "an input pipeline of parameter servers": is_read
-        and scenario.spec.kind == "ps",
-        f"what {saver} saved": saver and ClusterSpec.parse(saver).kind != "one",
+        and scenario.spec.traits.scheduled,
+        f"what {saver} saved": saver and not ClusterSpec.parse(saver).traits.single,
         "a checkpoint and an input pipeline": saver and is_read,
         "a checkpoint and steps in flight": saver and scenario.in_flight > 1,
         "what slots in shards hold": scenario.partitioner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import Template
 
-from distbench.cluster import ClusterSpec
+from distbench.cluster import KINDS, ClusterKind, ClusterSpec, spell_kinds
 from distbench.errors import BadInputError
 from distbench.partitioner import parse_partitioner
 
@@ -25,10 +25,6 @@ if len(gpus) < $replicas:  # then they share the first one
 _REPLICAS = Template("""\
 first, strategy = 0, $strategy
 $before$one""")
-_MIRRORED = Template("tf.distribute.MirroredStrategy($devices)")
-_CENTRAL = Template("""\
-tf.distribute.experimental.CentralStorageStrategy(
-    compute_devices=$devices, parameter_device="cpu:0")""")
 
 _WORKERS = Template("""\
 if len(sys.argv) < 2:  # starts itself once for each worker
@@ -38,7 +34,7 @@ if len(sys.argv) < 2:  # starts itself once for each worker
         **os.environ, "TF_CONFIG": json.dumps({"cluster": {"worker": hosts},
         "task": {"type": "worker", "index": i}})}) for i in range(len(hosts))]
     sys.exit(max(abs(task.wait()) for task in tasks))
-first, strategy = int(sys.argv[1]), tf.distribute.MultiWorkerMirroredStrategy()
+first, strategy = int(sys.argv[1]), $strategy
 ${before}config = os.environ.pop("TF_CONFIG")  # which one device does not have
 ${one}os.environ["TF_CONFIG"] = config
 """)
@@ -52,10 +48,11 @@ cluster = tf.train.ClusterSpec({"worker": hosts[:$workers], "ps": hosts[$workers
 os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster.as_dict(), "task": {"type": "chief"}})
 servers = [tf.distribute.Server(cluster, job, i - jobs.index(job), "grpc")
            for i, job in enumerate(jobs)]
-strategy = tf.distribute.ParameterServerStrategy(
-    tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")$cut)
+strategy = $strategy
 first, coordinator = 0, tf.distribute.coordinator.ClusterCoordinator(strategy)
 """)  # noqa: E501  # by a word
+
+_IN_WORDS = {2: "two", 3: "three", 4: "four"}
 
 
 def write_cluster(
@@ -72,27 +69,37 @@ def write_cluster(
     Raises:
         BadInputError: A single script does not start such a cluster.
     """
-    if spec.kind == "mwms" and spec.device != "gpu" and spec.replicas_per_worker == 1:
-        return _WORKERS.substitute(one=one, before=before)
-    if spec.kind == "ps" and spec.device != "gpu":
+    kind, replicas = spec.traits, spec.replicas_per_worker
+    is_large = spec.device == "gpu" or replicas != 1
+    if not kind.strategy or (kind.tf_config and is_large):
+        raise _make_refusal(spec)
+    strategy = Template(kind.strategy).substitute(
+        devices=spec.worker_devices, cut=", CUT" if is_cut else ""
+    )
+    if kind.scheduled:
         return _SERVERS.substitute(
-            workers=spec.workers,
-            servers=spec.parameter_servers,
-            cut=", CUT" if is_cut else "",
+            strategy=strategy, workers=spec.workers, servers=spec.parameter_servers
         )
-    if spec.kind not in ("mirrored", "central"):
-        raise BadInputError(
-            f"Cluster '{spec}' cannot be started by a single script. Expected "
-            "mirrored:R, central:R, mwms:W or ps:W+P, the last two without GPUs. Check "
-            "the subject on one of these."
-        )
-    device = spec.device or "cpu"
-    replicas = spec.replicas_per_worker
-    named = str([f"{device}:{i}" for i in range(replicas)])
-    strategy = _MIRRORED if spec.kind == "mirrored" else _CENTRAL
-    logical = (_LOGICAL if device == "cpu" else _SHARED).substitute(replicas=replicas)
-    made = strategy.substitute(devices=named)
-    return logical + _REPLICAS.substitute(strategy=made, one=one, before=before)
+    if kind.collective:
+        return _WORKERS.substitute(strategy=strategy, one=one, before=before)
+    devices = _SHARED if spec.device == "gpu" else _LOGICAL
+    return devices.substitute(replicas=replicas) + _REPLICAS.substitute(
+        strategy=strategy, one=one, before=before
+    )
+
+
+def _make_refusal(spec: ClusterSpec) -> BadInputError:
+    peers = sum(_is_shown(kind) and kind.tf_config for kind in KINDS.values())
+    expected = spell_kinds(_is_shown, last=lambda kind: kind.tf_config)
+    return BadInputError(
+        f"Cluster '{spec}' cannot be started by a single script. Expected {expected}, "
+        f"the last {_IN_WORDS.get(peers, peers)} without GPUs. Check the subject on "
+        "one of these."
+    )
+
+
+def _is_shown(kind: ClusterKind) -> bool:
+    return bool(kind.strategy)
 
 
 def write_partitioner(text: str) -> str:

@@ -96,7 +96,7 @@ def write_script(case: Case, environment: Mapping[str, Any]) -> str:
     else:
         train = write_subject(case)
         setup = write_cluster(case.spec, is_cut=bool(case.scenario.partitioner))
-        more = ", coordinator" if case.spec.kind == "ps" else ""
+        more = ", coordinator" if case.spec.traits.scheduled else ""
         trained = f"many = train(strategy, CUTS{more})\n"
     if case.counts_examples:
         told_by = trained + write_count(case)
@@ -176,11 +176,11 @@ def _choose_environment(case: Case, environment: Mapping[str, Any]) -> str:
     """Which Keras and which kernels there are is decided by TensorFlow's import."""
     # With several threads within an op, sums come in another order.
     chosen = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
-    if case.spec.kind == "ps":
+    if case.spec.traits.scheduled:
         # A server's pending request holds a thread while it waits for another's.
         count = case.spec.workers + case.spec.parameter_servers + 1
         chosen["TF_NUM_INTEROP_THREADS"] = str(count)
-    if case.spec.kind in ("mwms", "ps"):
+    if case.spec.traits.tf_config:
         # Else gRPC asks a proxy for it, where one is set.
         chosen["no_grpc_proxy"] = "127.0.0.1"
     if case.spec.device != "gpu":

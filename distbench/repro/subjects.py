@@ -158,7 +158,7 @@ def write_subject(case: Case) -> str:
     Raises:
         BadInputError: A script cannot show this number of such a subject.
     """
-    is_scheduled = case.spec.kind == "ps"
+    is_scheduled = case.spec.traits.scheduled
     coordinator = ", coordinator=None" if is_scheduled else ""
     workload = case.scenario.workload
     restore = write_restore(case.scenario)

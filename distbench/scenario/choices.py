@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from distbench.cluster import ClusterSpec
+from distbench.cluster import ClusterSpec, spell_kinds
 from distbench.errors import BadInputError, count_things, make_unknown_name_error
 from distbench.limits import check_seed, check_timeout
 from distbench.spelling import spell, spell_given
@@ -125,10 +125,11 @@ def check_in_flight(in_flight: int, *specs: ClusterSpec) -> None:
             f"{spell('in_flight')} must be 1 or more. Received: {in_flight}."
         )
     for spec in specs:
-        if in_flight > 1 and spec.kind != "ps":
+        if in_flight > 1 and not spec.traits.scheduled:
             raise BadInputError(
                 f"Cluster '{spec}' has no steps in flight: its replicas take every "
-                f"step together. Expected a cluster ps:W+P. "
+                "step together. Expected a cluster "
+                f"{spell_kinds(lambda kind: kind.scheduled)}. "
                 f"Received: {spell_given('in_flight', in_flight)}."
             )
 

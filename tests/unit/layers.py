@@ -10,7 +10,10 @@ from __future__ import annotations
 _TAKES = {
     "errors": "",
     "escape": "",
-    "cluster": "errors",
+    "cluster.numbers": "",
+    "cluster.kind": "cluster.numbers",
+    "cluster.kinds": "cluster.kind",
+    "cluster": "cluster.kind cluster.kinds cluster.numbers errors",
     "digits": "errors",
     "dyadic": "",
     "xla": "spelling",

@@ -37,7 +37,7 @@ class CallJobs:
         task = self._task
         configure_runtime(task.spec, task.role, payload["seed"])
         self._is_serving = task.serve()
-        if payload.get("ahead") and task.spec.kind != "ps":
+        if payload.get("ahead") and not task.spec.traits.scheduled:
             take_a_step_apart(task.spec)
             seed_chance(payload["seed"])
         return {}

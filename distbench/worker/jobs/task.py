@@ -93,14 +93,14 @@ class Task:
                 self.spec,
                 payload.get("partitioner", ""),
             )
-            if payload.get("ahead") and self.spec.kind != "ps":
+            if payload.get("ahead") and not self.spec.traits.scheduled:
                 take_a_step(self._strategy)
                 seed_chance(payload["seed"])
         return {"environment": describe_environment()}
 
     def serve(self) -> bool:
         """Start the server of a task that serves a chief; says whether it does."""
-        if self.spec.kind != "ps" or self._context.task.role == "chief":
+        if not self.spec.traits.scheduled or self._context.task.role == "chief":
             return False
         self._server = serve_forever(self.spec, self._context.task)
         return True
@@ -128,7 +128,7 @@ class Task:
         """A job of one device whose steps are placed as those of its cluster are."""
 
         def run(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-            is_told = ClusterSpec.parse(payload["cluster"]).kind != "one"
+            is_told = not ClusterSpec.parse(payload["cluster"]).traits.single
             if not is_told or self.spec.device != "gpu":
                 return job(payload)
             with place_as_replica(tf.distribute.get_strategy()):
@@ -146,9 +146,9 @@ class Task:
         with blame_subject("build"):
             program: Program = make_program(subject, scenario)
         # A tap holds what one step left in it: steps in flight would write over it.
-        tapped = self.spec.kind != "ps" or scenario.in_flight == 1
+        tapped = not self.spec.traits.scheduled or scenario.in_flight == 1
         # A strategy has the shards from its partitioner already.
-        shards = scenario.partitioner if self.spec.kind == "one" else ""
+        shards = scenario.partitioner if self.spec.traits.single else ""
         with shard_variables(shards), keep_traced(name):
             session = Session(
                 program,
@@ -199,7 +199,7 @@ class Task:
         # In a job of the user's no seed makes the processes alike, unless theirs does.
         number = payload["tasks"].index(name) + 1 if name in payload["tasks"] else 0
         draws = draw_apart(scenario.seed, number)
-        if self.spec.kind == "ps":
+        if self.spec.traits.scheduled:
             draws = draw_apart_by_worker()
         with session.guard("data"), draws:
             session.program.read_data(

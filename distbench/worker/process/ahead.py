@@ -57,6 +57,6 @@ def take_a_step_apart(spec: ClusterSpec) -> None:
         for kind in kinds:
             stack.enter_context(replace_attribute(kind, "_collective_key_base", _APART))
         strategy = make_strategy(spec)
-    if spec.kind == "mwms":
+    if spec.traits.collective:
         join_no_more()
     take_a_step(strategy)

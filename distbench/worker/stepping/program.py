@@ -97,7 +97,7 @@ class Program:
             function: What each replica runs; by default `replica_step`.
             any_size: Whether to trace it once for batches of all sizes.
         """
-        kind = ScheduledStep if session.spec.kind == "ps" else ReplicaStep
+        kind = ScheduledStep if session.spec.traits.scheduled else ReplicaStep
         return kind(session, function or self.replica_step, any_size=any_size)
 
     def local_step(self, batch: Any) -> Any:

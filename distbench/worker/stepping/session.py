@@ -79,9 +79,9 @@ class Session(KeptState):
         self.program = program
         self.strategy = strategy
         self.spec = spec
-        is_server = spec.kind == "ps"
+        is_server = spec.traits.scheduled
         self.first_replica = (
-            task.index * spec.replicas_per_worker if spec.kind == "mwms" else 0
+            task.index * spec.replicas_per_worker if spec.traits.collective else 0
         )
         device = "/job:chief/device:CPU:0" if is_server else "/device:CPU:0"
         self.board = TapBoard(first_replica=self.first_replica, device=device)
@@ -254,9 +254,7 @@ class Session(KeptState):
 
     def has_replica(self, number: int) -> bool:
         """Whether a replica is one of this task's."""
-        is_apart = self.spec.kind == "mwms"
-        own = self.spec.replicas_per_worker if is_apart else self.spec.replicas
-        return 0 <= number - self.first_replica < own
+        return 0 <= number - self.first_replica < self.spec.replicas_per_worker
 
     def begin_step(self, step: int) -> None:
         """Let the program do what it does between two steps, in every process."""
@@ -278,7 +276,7 @@ class Session(KeptState):
 
     def distribute(self, shards: Sequence[Any]) -> Any:
         """Hand each replica its shard (by global replica number)."""
-        if self.spec.kind in ("one", "ps"):
+        if not self.spec.traits.joint:
             return tf.nest.map_structure(tf.constant, shards[0])
 
         def pick(context: Any) -> Any:
@@ -292,5 +290,4 @@ def _list_devices(
     strategy: tf.distribute.Strategy, spec: ClusterSpec
 ) -> tuple[str, ...]:
     """Devices of this task's replicas, where it traces them together."""
-    is_apart = spec.kind in ("one", "ps")
-    return () if is_apart else tuple(strategy.extended.worker_devices)
+    return tuple(strategy.extended.worker_devices) if spec.traits.joint else ()

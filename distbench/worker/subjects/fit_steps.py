@@ -117,7 +117,7 @@ class ScheduledFitStep(FitStep):
 
 def make_fit_step(session: Session, model: Any, *, at_once: bool = True) -> FitStep:
     """The kind of step that the cluster of a session runs; see `FitStep`."""
-    kind = ScheduledFitStep if session.spec.kind == "ps" else FitStep
+    kind = ScheduledFitStep if session.spec.traits.scheduled else FitStep
     return kind(session, model, at_once=at_once)
 
 

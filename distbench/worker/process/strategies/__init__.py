@@ -1,19 +1,17 @@
-"""Devices, threads and strategies of a task."""
+"""Devices, threads and strategies of a task: how one is made, a file for each kind."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import tensorflow as tf
 
-from distbench.cluster import ClusterSpec, Task
-from distbench.gpus import count_sharers
+from distbench.cluster import KINDS, ClusterSpec, Task
 from distbench.worker.process.chance import seed_chance
-from distbench.worker.process.empty import refuse_empty
-from distbench.worker.process.own_devices import mirror_own_devices
 from distbench.worker.process.own_gpus import open_gpus
-from distbench.worker.state.partition import make_partitioner
 
 _INTRA_OP_THREADS = 1
 """One thread within an op: with several, how TensorFlow splits a product among them
@@ -31,6 +29,10 @@ _UNORDERED = ("dependency_optimization",)
 a loss that is linear in its last layer (a critic's score) some steps of tf_keras'
 legacy SGD then had gradients of weights that were updated already, in TensorFlow alone
 and on one device; how many is chance, and often none."""
+
+_MAKERS: Mapping[str, Callable[[ClusterSpec, str], tf.distribute.Strategy]] = {
+    kind: import_module(f"{__name__}.{kind}").make_strategy for kind in KINDS
+}
 
 
 def configure_runtime(
@@ -65,7 +67,7 @@ def configure_runtime(
         tf.config.set_visible_devices([], "GPU")
     else:
         open_gpus(spec, role)
-    if spec.kind in ("mirrored", "central") and spec.device == "cpu":
+    if spec.traits.divides_cpu and spec.device == "cpu":
         cpu = tf.config.list_physical_devices("CPU")[0]
         logical = [tf.config.LogicalDeviceConfiguration()] * spec.replicas_per_worker
         tf.config.set_logical_device_configuration(cpu, logical)
@@ -78,7 +80,7 @@ def _count_inter_op_threads(spec: ClusterSpec) -> int:
     A parameter server hangs with one: a worker's pending request holds it while the
     answer waits for it. Replicas that meet in a collective need one each.
     """
-    pending = spec.workers if spec.kind == "ps" else 1
+    pending = spec.workers if spec.traits.scheduled else 1
     return 1 + max(pending, spec.replicas_per_worker)
 
 
@@ -89,38 +91,11 @@ def make_strategy(spec: ClusterSpec, partitioner: str = "") -> tf.distribute.Str
         spec: Its cluster.
         partitioner: Into which shards parameter servers cut variables.
     """
-    devices = [f"{spec.device}:{i}" for i in range(spec.replicas_per_worker)]
-    if spec.kind == "one":
-        return tf.distribute.get_strategy()
-    if spec.kind == "mirrored":
-        return tf.distribute.MirroredStrategy(devices)
-    if spec.kind == "central":
-        return tf.distribute.experimental.CentralStorageStrategy(
-            compute_devices=devices, parameter_device="cpu:0"
-        )
-    if spec.kind == "mwms":
-        implementation = tf.distribute.experimental.CommunicationImplementation
-        options = tf.distribute.experimental.CommunicationOptions(
-            # NCCL refuses two workers on one GPU.
-            implementation=implementation.AUTO
-            if spec.device == "gpu" and count_sharers() == 1
-            else implementation.RING
-        )
-        joined = tf.distribute.MultiWorkerMirroredStrategy(
-            communication_options=options
-        )
-        mirror_own_devices(joined)
-        if spec.device == "cpu":
-            refuse_empty()
-        return joined
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    return tf.distribute.ParameterServerStrategy(
-        resolver, variable_partitioner=make_partitioner(partitioner)
-    )
+    return _MAKERS[spec.kind](spec, partitioner)
 
 
 def serve_forever(spec: ClusterSpec, task: Task) -> Any:
-    """Start the gRPC server of a worker or parameter server under `ps`.
+    """Start the gRPC server of a worker or parameter server whom a chief schedules.
 
     Returns:
         The running server; it serves from threads of its own until the process ends.

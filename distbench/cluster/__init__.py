@@ -1,0 +1,24 @@
+"""Cluster specs: which tasks a run consists of, and how many replicas they hold."""
+
+from __future__ import annotations
+
+from distbench.cluster.kind import ClusterKind
+from distbench.cluster.kinds import KINDS
+from distbench.cluster.numbers import ALL
+from distbench.cluster.spec import ONE, ClusterSpec, Device, Role, Task
+from distbench.cluster.wording import spell_kinds, write_grammar
+
+GRAMMAR = write_grammar()
+
+__all__ = [
+    "ALL",
+    "GRAMMAR",
+    "KINDS",
+    "ONE",
+    "ClusterKind",
+    "ClusterSpec",
+    "Device",
+    "Role",
+    "Task",
+    "spell_kinds",
+]
