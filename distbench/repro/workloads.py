@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from string import Template
 
 from distbench.digits import draw_digits
-from distbench.dyadic import GRIDS, Grid
+from distbench.dyadic import GRIDS
 from distbench.scenario import Scenario
 
 _LINEAR = Template("""\
@@ -131,36 +132,8 @@ class WrittenWorkload:
     options: str = ""
 
 
-_WRITTEN = {
-    "embedding": WrittenWorkload(defines=_EMBEDDING),
-    "regularized": WrittenWorkload(defines=_REGULARIZED, penalty=_PENALTY),
-    "constrained": WrittenWorkload(
-        defines=_CONSTRAINED,
-        options=', constraint={"kernel": tf.nn.relu}.get(n)',
-    ),
-}
-
-
-def write_workload(scenario: Scenario) -> WrittenWorkload:
-    """The workload of a scenario as text.
-
-    Raises:
-        BadInputError: Its data are in a package that is not installed.
-    """
-    name = scenario.workload
-    if name in ("linear", "overflow"):
-        grid = GRIDS[scenario.dtype]
-        return _write_linear(grid, _OVERFLOW if name == "overflow" else "")
-    if name == "counting":
-        return WrittenWorkload(defines=_COUNTING.substitute(places=scenario.scheduled))
-    if name == "mlp":
-        rows = draw_digits(scenario.seed, 0, scenario.scheduled * scenario.global_batch)
-        text = base64.b85encode(zlib.compress(rows.tobytes(), 9)).decode("ascii")
-        return WrittenWorkload(defines=_MLP.substitute(digits=text))
-    return _WRITTEN[name]
-
-
-def _write_linear(grid: Grid, overflow: str) -> WrittenWorkload:
+def _write_linear(scenario: Scenario, overflow: str = "") -> WrittenWorkload:
+    grid = GRIDS[scenario.dtype]
     text = _LINEAR.substitute(
         input_max=grid.input_max,
         input_unit=1 << grid.input_shift,
@@ -172,3 +145,50 @@ def _write_linear(grid: Grid, overflow: str) -> WrittenWorkload:
         overflow=overflow,
     )
     return WrittenWorkload(defines=text)
+
+
+def _write_overflow(scenario: Scenario) -> WrittenWorkload:
+    return _write_linear(scenario, _OVERFLOW)
+
+
+def _write_embedding(_: Scenario) -> WrittenWorkload:
+    return WrittenWorkload(defines=_EMBEDDING)
+
+
+def _write_regularized(_: Scenario) -> WrittenWorkload:
+    return WrittenWorkload(defines=_REGULARIZED, penalty=_PENALTY)
+
+
+def _write_constrained(_: Scenario) -> WrittenWorkload:
+    constraint = ', constraint={"kernel": tf.nn.relu}.get(n)'
+    return WrittenWorkload(defines=_CONSTRAINED, options=constraint)
+
+
+def _write_counting(scenario: Scenario) -> WrittenWorkload:
+    return WrittenWorkload(defines=_COUNTING.substitute(places=scenario.scheduled))
+
+
+def _write_mlp(scenario: Scenario) -> WrittenWorkload:
+    rows = draw_digits(scenario.seed, 0, scenario.scheduled * scenario.global_batch)
+    text = base64.b85encode(zlib.compress(rows.tobytes(), 9)).decode("ascii")
+    return WrittenWorkload(defines=_MLP.substitute(digits=text))
+
+
+_WRITERS: Mapping[str, Callable[[Scenario], WrittenWorkload]] = {
+    "linear": _write_linear,
+    "mlp": _write_mlp,
+    "embedding": _write_embedding,
+    "regularized": _write_regularized,
+    "constrained": _write_constrained,
+    "overflow": _write_overflow,
+    "counting": _write_counting,
+}
+
+
+def write_workload(scenario: Scenario) -> WrittenWorkload:
+    """The workload of a scenario as text.
+
+    Raises:
+        BadInputError: Its data are in a package that is not installed.
+    """
+    return _WRITERS[scenario.workload](scenario)
