@@ -9,6 +9,7 @@ from typing import Any, Protocol, get_type_hints
 
 from distbench.cluster import ClusterSpec
 from distbench.codes import find_code
+from distbench.engine_names import ENGINES
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.fault import check_faults
 from distbench.limits import PATIENCE, UNASKED_S, check_memory
@@ -30,7 +31,6 @@ from distbench.split import check_split
 from distbench.typed import as_declared
 from distbench.verdict import Run
 
-ENGINES = ("local", "slurm", "ray")
 START_METHODS = ("fork", "spawn")
 _DEFAULT_TIERS: tuple[Tier, ...] = ("exact", "bounded")
 _NAMES = ("clusters", "paths", "tiers", "workloads", "expect", "faults")

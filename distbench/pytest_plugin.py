@@ -17,6 +17,7 @@ import pytest
 
 from distbench.bench import Bench
 from distbench.collected import BROKEN, FILES, FOLDERS, ON_REPORT, Collector
+from distbench.engine_names import ENGINES
 
 if TYPE_CHECKING:
     from distbench.verdict import Verdict
@@ -95,7 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--distbench-engine",
-        metavar="local|slurm|ray",
+        metavar="|".join(ENGINES),
         help="who starts the tasks of all tests",
     )
 

@@ -31,7 +31,7 @@ from measured import (
     write_paragraph,
 )
 
-from distbench.options import ENGINES
+from distbench.engine_names import ENGINES
 
 FIGURES = FOLDER / "engines.json"
 PAGE = ROOT / "docs" / "engines-table.md"

@@ -15,11 +15,11 @@ from nightly_plan import Job, plan_clusters, plan_jobs
 from own_optimizers import OWN
 
 from distbench.cluster import ClusterSpec
+from distbench.engine_names import ENGINES
 from distbench.errors import BadInputError
 from distbench.history.limits import Limits
 from distbench.history.pattern import fits
 from distbench.machine import Machine, inspect_machine
-from distbench.options import ENGINES
 from distbench.target import parse_target
 
 _MOST = 10_000

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distbench.cli.arguments import DTYPE, KERAS, SEED, STEPS, TARGET
+from distbench.engine_names import ENGINES
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def check(
     ] = False,
     engine: Annotated[
         str,
-        typer.Option(metavar="local|slurm|ray", help="Who starts the processes."),
+        typer.Option(metavar="|".join(ENGINES), help="Who starts the processes."),
     ] = "local",
     jobs: Annotated[
         int,

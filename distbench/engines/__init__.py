@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from distbench.cluster import ALL, ClusterSpec
+from distbench.engine_names import ENGINES
 from distbench.errors import BadInputError, make_unknown_name_error
 from distbench.launch.engine import Demand, Engine
 from distbench.launch.local import LocalEngine
-from distbench.options import ENGINES
 
 
 class _Opener(Protocol):
@@ -31,8 +31,8 @@ def open_engine(
     """An engine with room for some scenarios at one time.
 
     Args:
-        name: One of `distbench.options.ENGINES`. All but `local` are the file of their
-            name here, with a function `open_engine`.
+        name: One of `ENGINES`. All but `local` are the file of their name here, with a
+            function `open_engine`.
         scenarios: The clusters of each, as they were asked for; it has one at a time.
         jobs: How many scenarios there are at one time at most.
         allow_public: Whether nodes may have addresses that the world can reach.

@@ -52,12 +52,13 @@ _TAKES = {
     "history.suite": "verdict",
     "history.quarantine": "codes errors history.pattern input_file verdict",
     "options": (
-        "cluster codes errors fault limits partitioner scenario spelling split typed "
-        "verdict"
+        "cluster codes engine_names errors fault limits partitioner scenario spelling "
+        "split typed verdict"
     ),
     "launch": "cluster errors escape gpus locks machine",
     "agent": "cluster errors gpus launch",
-    "engines": "agent cluster errors launch machine options",
+    "engine_names": "",
+    "engines": "agent cluster engine_names errors launch machine",
     "worker.state": "errors partitioner trace",
     "worker.process": "cluster errors gpus launch pickling worker.state",
     "worker.taps": "launch stop trace worker.process worker.state",
@@ -233,9 +234,9 @@ _TAKES = {
     "selftest": "checking.check cluster errors faults options target unusual verdict",
     "cli": (
         "checking.check checking.debugging checking.kept cluster codes "
-        "compare.recorded doctor environments errors escape faults history "
-        "history.pattern history.quarantine input_file launch machine options report "
-        "repro scenario selftest shrink spelling stop summaries target trace "
+        "compare.recorded doctor engine_names environments errors escape faults "
+        "history history.pattern history.quarantine input_file launch machine options "
+        "report repro scenario selftest shrink spelling stop summaries target trace "
         "trace.folder unusual verdict verdict.document"
     ),
     "bench": "api call fault limits verdict verdict.handed",
@@ -243,7 +244,8 @@ _TAKES = {
         "errors history.suite options report summaries verdict verdict.document"
     ),
     "pytest_plugin": (
-        "bench collected errors options report spelling verdict verdict.document"
+        "bench collected engine_names errors options report spelling verdict "
+        "verdict.document"
     ),
     "__init__": "api call fault launch recording reported_steps verdict",
     "__main__": "cli",

@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from distbench.cluster import ClusterSpec
+from distbench.engine_names import ENGINES
 from distbench.engines import make_demand, open_engine, ray, slurm
 from distbench.errors import BadInputError, ClusterError
 from distbench.launch.engine import Demand
 from distbench.launch.local import LocalEngine
-from distbench.options import ENGINES
 
 
 def parse(*texts: str) -> list[ClusterSpec]:
