@@ -19,6 +19,8 @@ BROKEN = "distbench_broken"
 """That of a report of a test that ended by the bench's own trouble."""
 FILES = ("distbench_json", "distbench_html", "distbench_tests")
 FOLDERS = ("distbench_tensorboard",)
+PREFIX = "distbench_"
+"""What the names of options have before those of `distbench.report.forms`."""
 _RUN_AGAIN: str = "rerun"
 
 
@@ -79,6 +81,7 @@ class Collector:
     def _write(self, name: str, place: Path, merged: Verdict) -> None:
         from distbench.options import CheckOptions
         from distbench.report.files import write_report
+        from distbench.report.forms import FORMS
         from distbench.verdict.document import verdict_to_json
 
         if name == "distbench_tests":
@@ -91,16 +94,13 @@ class Collector:
             ]
             suite = make_suite_verdict(outcomes, "pytest")
             write_report(place, verdict_to_json(suite) + "\n")
-        elif name == "distbench_json":
-            write_report(place, verdict_to_json(merged) + "\n")
-        elif name == "distbench_html":
-            from distbench.report.page import verdict_to_html
-
-            write_report(place, verdict_to_html(merged, CheckOptions()))
-        else:
+        elif name in FOLDERS:
             from distbench.summaries import write_summaries
 
             write_summaries(merged, CheckOptions(), place)
+        else:
+            form = FORMS[name.removeprefix(PREFIX)]
+            write_report(place, form.write(merged, CheckOptions()))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the verdicts are."""

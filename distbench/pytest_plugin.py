@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from distbench.bench import Bench
-from distbench.collected import BROKEN, FILES, FOLDERS, ON_REPORT, Collector
+from distbench.collected import BROKEN, FILES, FOLDERS, ON_REPORT, PREFIX, Collector
 from distbench.engine_names import ENGINES
 
 if TYPE_CHECKING:
@@ -109,15 +109,16 @@ def pytest_configure(config: pytest.Config) -> None:
         path = config.getoption(name)
         if path is None:
             continue
-        from distbench.report.earlier import PAGE, VERDICT, check_report
+        from distbench.report.earlier import VERDICT, check_report
         from distbench.report.files import check_folder
+        from distbench.report.forms import FORMS
 
         try:
             if name in FOLDERS:
                 check_folder(path)
             else:
-                kind = PAGE if name == "distbench_html" else VERDICT
-                check_report(path, kind, {})
+                form = FORMS.get(name.removeprefix(PREFIX))
+                check_report(path, form.kind if form else VERDICT, {})
         except BadInputError as error:
             raise pytest.UsageError(f"--{name.replace('_', '-')}: {error}") from None
     if files := [file for name in FILES if (file := config.getoption(name))]:

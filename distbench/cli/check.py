@@ -224,9 +224,12 @@ def check(
     from distbench.cli.checked import Reports, check_once
     from distbench.options import CheckOptions
     from distbench.report.files import check_folder
+    from distbench.report.forms import FORMS
     from distbench.target import parse_target
 
     ref = parse_target(target)
+    reports = Reports(json=json, html=html, junit=junit, tensorboard=tensorboard)
+    shows_numbers = any(FORMS[name].detailed for name in reports.files)
     defaults = CheckOptions()
     options = CheckOptions(
         clusters=tuple(cluster or defaults.clusters),
@@ -254,11 +257,10 @@ def check(
         memory_gib=memory_limit,
         engine=engine,
         allow_public=allow_public,
-        details=html is not None or tensorboard is not None,
+        details=shows_numbers or tensorboard is not None,
         keep=keep,
         jobs=jobs,
     )
-    reports = Reports(json=json, html=html, junit=junit, tensorboard=tensorboard)
     _check_files(reports, ref, quarantine)
     if tensorboard is not None:
         check_folder(tensorboard)
@@ -282,22 +284,15 @@ def check(
 
 def _check_files(reports: Reports, ref: TargetRef, quarantine: File) -> None:
     """Refuse reports that would take the place of anything but earlier ones."""
-    from distbench.report.earlier import (
-        PAGE,
-        SUITE,
-        VERDICT,
-        check_own_files,
-        check_report,
-    )
+    from distbench.report.earlier import check_own_files, check_report
+    from distbench.report.forms import FORMS
 
     taken = {} if quarantine is None else {"the quarantine list": quarantine}
     if ref.kind == "file":
         taken["the file of TARGET"] = Path(ref.path)
-    kinds = ((reports.json, VERDICT), (reports.html, PAGE), (reports.junit, SUITE))
-    for file, kind in kinds:
-        if file is not None:
-            check_report(file, kind, taken)
-    check_own_files(reports.files)
+    for name, file in reports.files.items():
+        check_report(file, FORMS[name].kind, taken)
+    check_own_files(reports.files.values())
 
 
 def _read_quarantine(file: Path | None) -> tuple[Entry, ...]:

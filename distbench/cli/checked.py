@@ -20,12 +20,12 @@ from distbench.launch.spares import Spares
 from distbench.machine import describe_bench
 from distbench.options import CheckOptions, describe_options, list_tiers
 from distbench.report.files import STDOUT, set_aside, write_report
+from distbench.report.forms import FORMS
 from distbench.report.nights import render_remarks
 from distbench.report.progress import make_progress
 from distbench.report.table import make_console, render_verdict
 from distbench.target import TargetRef
 from distbench.verdict import Run, Status, Verdict
-from distbench.verdict.document import verdict_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,10 @@ class Reports:
     tensorboard: Path | None = None
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """Those that are one file each."""
-        return tuple(file for file in (self.json, self.html, self.junit) if file)
+    def files(self) -> dict[str, Path]:
+        """Those that are one file each, by their names in `FORMS`."""
+        given = {name: getattr(self, name) for name in FORMS}
+        return {name: file for name, file in given.items() if file}
 
 
 def check_once(
@@ -67,12 +68,12 @@ def check_once(
         reports: What to write.
         spares: Has tasks of this machine that were started before.
     """
-    with set_aside(reports.files):
+    with set_aside(reports.files.values()):
         verdict = _check(ref, options, known, reports, spares)
     json = reports.json
     is_wrong = verdict.status is Status.FAIL
     if json is not None and json != STDOUT and json.is_file() and is_wrong:
-        _tell_next(verdict, json, beside=STDOUT in reports.files)
+        _tell_next(verdict, json, beside=STDOUT in reports.files.values())
     return verdict.exit_code
 
 
@@ -143,7 +144,7 @@ def _publish(
         Why reports could not be written.
     """
     verdict = quarantined.verdict
-    console = make_console(stderr=STDOUT in reports.files)
+    console = make_console(stderr=STDOUT in reports.files.values())
     try:
         # First of all: whoever reads what is printed may go away, as `| head` does.
         broken = _write(reports, verdict, options)
@@ -185,34 +186,12 @@ def _write(
 ) -> list[ClusterError]:
     """Write each report, whatever becomes of the others; returns why some are not."""
     broken: list[ClusterError] = []
-    for file, make in (
-        (reports.json, _make_json),
-        (reports.html, _make_html),
-        (reports.junit, _make_junit),
-    ):
-        if file is None:
-            continue
+    for name, file in reports.files.items():
         try:
-            write_report(file, make(verdict, options))
+            write_report(file, FORMS[name].write(verdict, options))
         except ClusterError as error:
             broken.append(error)
     return broken
-
-
-def _make_json(verdict: Verdict, _: CheckOptions) -> str:
-    return verdict_to_json(verdict) + "\n"
-
-
-def _make_html(verdict: Verdict, options: CheckOptions) -> str:
-    from distbench.report.page import verdict_to_html
-
-    return verdict_to_html(verdict, options)
-
-
-def _make_junit(verdict: Verdict, _: CheckOptions) -> str:
-    from distbench.report.junit import verdict_to_junit
-
-    return verdict_to_junit(verdict)
 
 
 def _tell_next(verdict: Verdict, json: Path, *, beside: bool) -> None:

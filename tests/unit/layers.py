@@ -133,7 +133,7 @@ _TAKES = {
     ),
     "report": (
         "cluster codes compare.arrays compare.recorded details errors escape history "
-        "options scenario trace verdict"
+        "options scenario trace verdict verdict.document"
     ),
     "repro": (
         "cluster codes digits dyadic errors gpus limits partitioner scenario split "
