@@ -11,18 +11,9 @@ import tensorflow as tf
 
 from distbench.repro.workloads import write_workload
 from distbench.scenario import Scenario
-from distbench.scenario.choices import DTYPES
+from distbench.scenario.choices import DTYPES, WORKLOADS
 from distbench.worker.workloads import find_workload
 
-NAMES = (
-    "linear",
-    "embedding",
-    "regularized",
-    "constrained",
-    "overflow",
-    "counting",
-    "mlp",
-)
 EXAMPLES, SEED, STEPS = 16, 7, 3
 
 
@@ -80,6 +71,6 @@ def compare_penalty(workload, text, known) -> None:
 
 
 if __name__ == "__main__":
-    for case in itertools.product(NAMES, DTYPES):
+    for case in itertools.product(WORKLOADS, DTYPES):
         compare(*case)
         print(*case, "equal")
