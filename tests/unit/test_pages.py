@@ -152,3 +152,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.is_relative_to(ROOT), where
         if anchor:
             assert anchor in read_anchors(target), where
+
+
+def test_what_is_to_be_added_to_is_there() -> None:
+    """Files and folders of the page on extending, and what is said to be in a file."""
+    text = (ROOT / "docs/extending.md").read_text("utf-8")
+    paths = re.findall(r"`([\w.-]+(?:/[\w.-]+)+)`", text)
+    assert len(paths) > 40
+    assert not [path for path in paths if not (ROOT / path).exists()]
+    for name, path in re.findall(r"`(\w+)`\s+in\s+`([\w./-]+\.py)`", text):
+        assert re.search(rf"\b{name}\b", (ROOT / path).read_text("utf-8")), name
