@@ -125,6 +125,11 @@ def test_a_kind_is_named_as_specs_can_be_read() -> None:
         ClusterKind(name="Twin:")
 
 
+def test_every_kind_has_a_file_that_makes_its_strategy() -> None:
+    files = (PACKAGE / "worker/process/strategies").glob("[a-z]*.py")
+    assert {file.stem for file in files} == _NAMES
+
+
 def test_there_is_one_device_to_hold_clusters_against() -> None:
     assert [kind.name for kind in KINDS.values() if kind.single] == ["one"]
     assert ClusterSpec.parse("one").tasks == (Task(role="worker", index=0),)

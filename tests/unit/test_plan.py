@@ -22,7 +22,13 @@ from distbench.errors import BadInputError
 from distbench.machine import Machine
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
-from distbench.scenario.choices import EXACT_WORKLOADS, MODEL, PIPELINE, PROGRAM
+from distbench.scenario.choices import (
+    EXACT_WORKLOADS,
+    MODEL,
+    PIPELINE,
+    PROGRAM,
+    WORKLOADS,
+)
 
 MACHINE = Machine(cores=2, memory_bytes=2**34, gpus=0)
 
@@ -235,8 +241,9 @@ def test_the_tiers_that_a_scenario_may_have(
     assert list_possible(("exact",), scenario) == ("exact",)
 
 
-def test_workloads_that_prove_sums_are_all_listed() -> None:
+def test_every_workload_has_a_file_and_those_that_prove_sums_are_listed() -> None:
     folder = Path(__file__).parents[2] / "distbench" / "worker" / "workloads"
+    assert {*WORKLOADS} <= {file.stem for file in folder.glob("*.py")}
     proving = {
         file.stem
         for file in folder.glob("*.py")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,18 +13,19 @@ from failed_runs import make_failed
 from played_checks import answer, raise_
 from verdict_samples import make_run, make_verdict
 
+from distbench.cli.check import check
+from distbench.cli.checked import Reports
 from distbench.errors import BadInputError
 from distbench.options import CheckOptions
 from distbench.report.earlier import (
     MATRIX,
     PAGE,
     SCRIPT,
-    SUITE,
     VERDICT,
     Kind,
     check_report,
 )
-from distbench.report.junit import verdict_to_junit
+from distbench.report.forms import FORMS
 from distbench.report.page import verdict_to_html
 from distbench.repro.case import pick_case
 from distbench.repro.script import write_script
@@ -32,13 +35,20 @@ from distbench.verdict.document import verdict_to_json
 
 FAILED = make_verdict(make_failed())
 WRITTEN: dict[str, tuple[Kind, Callable[[], str]]] = {
-    "json": (VERDICT, lambda: verdict_to_json(FAILED)),
-    "html": (PAGE, lambda: verdict_to_html(FAILED, CheckOptions())),
-    "junit": (SUITE, lambda: verdict_to_junit(FAILED)),
+    **{
+        name: (form.kind, partial(form.write, FAILED, CheckOptions()))
+        for name, form in FORMS.items()
+    },
     "selftest": (MATRIX, lambda: score_to_json(Score(faults=(), unusual=()))),
     "repro": (SCRIPT, lambda: write_script(pick_case(FAILED), FAILED.environment)),
 }
 NOTES = "# Notes\n\nNobody has these twice.\n"
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_of_a_report_can_be_asked_for(name: str) -> None:
+    assert name in inspect.signature(check).parameters
+    assert Reports(**{name: Path("place")}).files == {name: Path("place")}
 
 
 def test_a_page_of_many_targets_is_known_by_its_beginning(tmp_path: Path) -> None:
