@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import comes_true
 
 from distbench.cluster import ClusterSpec, Task
 from distbench.errors import ClusterError
@@ -290,9 +291,14 @@ def test_what_is_sent_to_the_bench_s_group_does_not_reach_the_heir_of_its_folder
 ) -> None:
     """Ctrl-C is: nobody would be left to remove what tasks still write."""
     with RunDirectory(tmp_path) as directory:
-        (heir,) = (
-            child
-            for child in psutil.Process().children()
-            if str(directory.path) in child.cmdline()
-        )
+        heirs: list[psutil.Process] = []
+
+        def find_heirs() -> list[psutil.Process]:
+            children = psutil.Process().children()
+            heirs[:] = [c for c in children if str(directory.path) in c.cmdline()]
+            return heirs
+
+        # A process that has just begun its program has no arguments for a moment.
+        assert comes_true(find_heirs)
+        (heir,) = heirs
         assert os.getpgid(heir.pid) == os.getsid(heir.pid) == heir.pid
