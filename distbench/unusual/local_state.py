@@ -254,6 +254,14 @@ class CollectsOwnGradients(Collecting):
     """An optimizer that collects each replica's own gradients for two steps."""
 
 
+@unusual(workload="linear")
+@optimizer("SGD", 0.05)
+class CollectsForMean(Collecting):
+    """An optimizer that collects N times each share, in what is read as a mean."""
+
+    read_as = "MEAN"
+
+
 @unusual()
 class LocalAverage(Program):
     """A moving mean of the replica's own examples, meant for itself alone."""

@@ -234,8 +234,10 @@ def _pair_total(
         dtype=changes.info.dtype,
         terms=tuple(terms),
     )
-    is_mean = is_value or (changes.info.is_carried and changes.info.averages)
-    if way != "sum" or counted or is_mean:
+    averages = changes.info.averages
+    is_mean = is_value or (changes.info.is_carried and averages)
+    # What is read as a mean may be fed with N times each share.
+    if way != "sum" or counted or averages or is_value:
         n = len(terms)
         shares = tuple(np.asarray(term / n) for term in terms)
         mean = replace(pair, observed=np.asarray(pair.observed / n), terms=shares)
