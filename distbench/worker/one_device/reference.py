@@ -28,9 +28,9 @@ from distbench.worker.one_device.handed import Handed
 from distbench.worker.one_device.left_out import LeftOut
 from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
+from distbench.worker.one_device.taken_twice import repeats_step
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.handles import Handles, find_written, find_written_late
-from distbench.worker.state.values import have_same_bits
 from distbench.worker.stepping.program import count_batch
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
@@ -89,7 +89,7 @@ class Reference:
             # needs a trace of its own.
             self.shard_step = session.make_step(function)
         else:
-            self.repeats = not is_drawn and self._find_repeats(batch)
+            self.repeats = not is_drawn and repeats_step(self, batch)
             self.shard_step = self._whole
             if not self._whole.any_size:
                 self.shard_step = find_open_step(self, batch) or self._whole
@@ -117,18 +117,6 @@ class Reference:
         """The dtypes of the model's variables."""
         own = self.session.variables
         return frozenset(v.dtype for v in own if v.role == "variable")
-
-    def _find_repeats(self, batch: Any) -> bool:
-        """Whether a step that is run again repeats its loss and gradients."""
-        runs = []
-        for _ in range(2):
-            self.session.restore_state(self.initial)
-            self.run_whole(0, batch)
-            values = self.session.make_values()
-            self.session.collect_taps(0, values, replica=WHOLE, phases=COMPUTED)
-            runs.append(values)
-        first, second = runs
-        return all(have_same_bits(first.get(key), second[key]) for key in second)
 
     def start_from(self, saved: Trace) -> None:
         """Start from the state that a cluster had when it was saved."""
