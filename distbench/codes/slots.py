@@ -61,9 +61,9 @@ CODES = (
         meaning=(
             "A slot drifts apart over the replicas though each saw the same reduced "
             "gradient: it is made of something of the replica's own (its gradient, its "
-            "examples, another branch of the rule), is a plain variable made inside "
-            "the replica, or is written with an aggregation that does not keep the "
-            "copies equal."
+            "examples, its random numbers, another branch of the rule), is a plain "
+            "variable made inside the replica, or is written with an aggregation that "
+            "does not keep the copies equal."
         ),
         mathematics=(
             "expected: s_r = s_0 for every replica r, bit by bit\nobserved: s_r ≠ s_0"
@@ -73,8 +73,8 @@ CODES = (
         confirm="Compare the slot over the replicas after one step.",
         fix=(
             "Update the slot only from what all replicas have alike, such as the "
-            "reduced gradient; create it with add_slot, or under the strategy's scope, "
-            "before strategy.run."
+            "reduced gradient, or random numbers of one seed; create it with add_slot, "
+            "or under the strategy's scope, before strategy.run."
         ),
     ),
     Code(
