@@ -59,9 +59,13 @@ class SentInOneBucketThenClipped(OwnReduction):
     warning=True,
 )
 class AveragedInOneBucketThenClipped(SentInOneBucketThenClipped):
-    """All gradients are averaged in one bfloat16 bucket, then clipped."""
+    """N times the shares are averaged in one bfloat16 bucket, then clipped."""
 
     op = "mean"
+
+    def reduce(self, gradients):
+        count = float(count_replicas())
+        return super().reduce([count * tf.convert_to_tensor(g) for g in gradients])
 
 
 @fault(
