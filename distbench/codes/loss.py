@@ -153,9 +153,10 @@ CODES = (
         confirm="Compute the metric over the global batch on one device.",
         fix=(
             "Create it under the strategy's scope, give it on every replica what is "
-            "made of its own shard, unscaled, begin it anew on all of them, and read a "
-            "metric outside strategy.run. What is no sum, as a maximum, has to be "
-            "gathered from all replicas before it is kept."
+            "made of its own shard, unscaled (a mean over updates takes N times the "
+            "share of a loss), begin it anew on all of them, and read a metric outside "
+            "strategy.run. What is no sum, as a maximum, has to be gathered from all "
+            "replicas before it is kept."
         ),
         fix_alone=(
             "Update it in every step, whichever worker takes it, with what is made of "

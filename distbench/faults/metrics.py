@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import keras, keras3_base, tf
-from distbench.samples.program import Program
+from distbench.samples.program import PenalisedProgram, Program
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.counting import Counting, Largest, MeanOfSizes
 
@@ -80,6 +80,19 @@ class MetricOfOwnShare(Metered):
         share = Program.reduce_losses(self, losses, batch)
         self.metric.update_state(share)
         return share
+
+
+@fault("metric-wrong", "loss", ("loss",), like="tensorflow/docs#608", clusters=WIDE)
+class MetricOfPenalisedShare(PenalisedProgram):
+    """The mean of the replicas' shares, each with its share of a penalty."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.metric = keras.metrics.Mean("loss")
+
+    def report(self, loss):
+        self.metric.update_state(loss)
+        return loss
 
 
 @fault(

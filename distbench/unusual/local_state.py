@@ -8,7 +8,7 @@ from distbench.samples.collecting import Collecting
 from distbench.samples.copied import Copied, CopiedMean, CopiedUnseen
 from distbench.samples.lazy import keras, legacy, tf
 from distbench.samples.optimizers import optimizer
-from distbench.samples.program import FEATURES, Program
+from distbench.samples.program import FEATURES, PenalisedProgram, Program
 from distbench.samples.replicas import all_reduce, count_replicas, gather
 from distbench.unusual.program import unusual
 
@@ -55,6 +55,19 @@ class MetricOfShares(Program):
 
     def variables(self):
         return [*self.trained(), *self.mean.variables]
+
+    def report(self, loss):
+        self.mean.update_state(loss * count_replicas())
+        return loss
+
+
+@unusual()
+class MetricOfPenalisedShares(PenalisedProgram):
+    """A mean gets N times each replica's share, in which a share of a penalty is."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.mean = keras.metrics.Mean("loss")
 
     def report(self, loss):
         self.mean.update_state(loss * count_replicas())

@@ -219,6 +219,51 @@ def test_what_a_metric_shows_of_the_split_is_told_if_nobody_can_judge_it() -> No
     assert "was not judged" not in judged.message
 
 
+def show_multiples(update: Update, factors: list[float]) -> Evidence:
+    """A metric that shows so many times one device's, step by step."""
+    evidence = show(make_run(METRIC, update), {"shown": divide})
+    values = dict(evidence.observed.values)
+    for step, factor in enumerate(factors):
+        key = TraceKey(step=step, phase="loss", variable="shown")
+        due = np.asarray(evidence.reference.values[key])
+        values[key] = np.asarray(F(factor) * due, np.float32)
+    return replace(evidence, observed=replace(evidence.observed, values=values))
+
+
+@pytest.mark.parametrize("factor", [1 / 3, 3.0])
+def test_one_multiple_in_every_step_is_no_matter_of_the_split(factor: float) -> None:
+    judgement = judge(show_multiples(add_root, [factor] * 3))
+    (found,) = judgement.findings
+    assert (found.code, found.variables) == ("metric-wrong", ("shown",))
+    assert found.ratio == pytest.approx(factor, rel=1e-5)
+    assert "in every step" in found.explanation
+    assert "was not judged" not in judgement.message
+
+
+def add_whole_root(state: State, losses: np.ndarray, place: Place) -> State:
+    """A whole number of which the same holds, as of a count."""
+    made = add_root(state, losses, place)
+    return {**made, "total": state["total"] + np.ceil(made["total"] - state["total"])}
+
+
+@pytest.mark.parametrize(
+    ("update", "factors"),
+    [
+        (add_root, [1 / 3, 1 / 3, 1 / 3 + 1e-4]),
+        (add_root, [1 / 3, 1 / 2, 1 / 3]),
+        (add_root, [1 / 2] * 3),
+        (add_whole_root, [1 / 3] * 3),
+    ],
+    ids=["nearly", "not-in-one", "of-other-number", "counts"],
+)
+def test_a_multiple_that_may_be_chance_is_a_note(
+    update: Update, factors: list[float]
+) -> None:
+    judgement = judge(show_multiples(update, factors))
+    assert judgement.status is Status.PASS
+    assert "was not judged" in judgement.message
+
+
 def test_what_a_metric_shows_is_told_of_no_rounding_and_no_nan() -> None:
     run = make_run(METRIC, add_root)
 

@@ -4,19 +4,26 @@ A metric divides one part of its state by another, or draws a curve through it. 
 two parts may be what the replicas can add up to, one as a sum and the other as a mean,
 and the quotient still be wrong by the number of replicas. Where it keeps the largest of
 all examples, every replica has its own, and what is shown may be their sum.
+
+What shards leave may tell nothing of a state, as where each takes a whole penalty. A
+number that is then an N-th of one device's in every step, or N times it, is so by no
+chance: how the examples are dealt out would make another one of each step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
-from distbench.compare.arrays.measure import Margin
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.measure import Margin, measure_error
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import densify, name_value
+from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.values import Array, densify, measure_size, name_value
 from distbench.compare.state.totals import (
     is_total_wrong,
     list_extremes,
@@ -27,6 +34,10 @@ from distbench.evidence import Evidence
 from distbench.trace import INITIAL, MetricInfo, TraceKey
 
 SHOWN = "one device, what the metric shows for the global batch"
+SCALED = "one device, of whose the metric shows the same multiple in every step"
+
+_ROUNDINGS = 4
+"""So often a quotient of whole numbers may have been rounded on its way."""
 
 
 def list_results(
@@ -34,8 +45,8 @@ def list_results(
 ) -> Iterator[Pair]:
     """A pair for each metric and step, up to the first step with a wrong state.
 
-    Of a metric whose state depends on how the examples are dealt out nothing is known,
-    and one whose state is wrong shows that: neither is told here.
+    Of a metric whose state depends on how the examples are dealt out nothing is known
+    but a multiple, and one whose state is wrong shows that: neither is told here.
     """
     if evidence.tier == "exact":
         return  # on one device its metrics start from 0 in each step
@@ -45,6 +56,10 @@ def list_results(
     idle = set(list_idle(evidence))
     for metric in evidence.observed.metrics:
         if not _starts_alike(evidence, metric):
+            continue
+        shown = dict.fromkeys(extremes, True) | known
+        if _is_unknown(evidence, metric, shown, idle):
+            yield from _pair_multiples(evidence, noise, metric, idle)
             continue
         for step in range(evidence.observed.steps):
             # A part that no update touches is as right as before, and tells nothing.
@@ -56,6 +71,72 @@ def list_results(
             if not (all(known.get(place) for place in places) or places <= extremes):
                 break
             yield from _pair_result(evidence, noise, metric, step)
+
+
+def _is_unknown(
+    evidence: Evidence,
+    metric: MetricInfo,
+    known: Mapping[tuple[int, str], bool],
+    idle: Container[tuple[int, str]],
+) -> bool:
+    """Whether nothing is ever known of some of its state, and none is wrong."""
+    steps = range(evidence.observed.steps)
+    found = [
+        {known.get((step, path)) for step in steps if (step, path) not in idle}
+        for path in metric.state
+    ]
+    return {None} in found and not any(False in places for places in found)
+
+
+def _pair_multiples(
+    evidence: Evidence, noise: Noise, metric: MetricInfo, idle: set[tuple[int, str]]
+) -> Iterator[Pair]:
+    """A pair for each step of a metric that shows N times one device's, or an N-th.
+
+    Of quotients of counts one may be N times another by chance, and of one step alone
+    any number. Zeros tell nothing.
+    """
+    fed = [
+        step
+        for step in range(evidence.observed.steps)
+        if not {(step, path) for path in metric.state} <= idle
+    ]
+    pairs = [
+        pair for step in fed for pair in _pair_result(evidence, noise, metric, step)
+    ]
+    n = evidence.observed.replicas
+    telling = [pair for pair in pairs if not _is_quotient(evidence, pair)]
+    if n < 2 or len(telling) < 2:
+        return
+    if any(all(_is_multiple(pair, times) for pair in pairs) for times in (1 / n, n)):
+        yield from (replace(pair, against=SCALED) for pair in pairs)
+
+
+def _is_multiple(pair: Pair, times: float) -> bool:
+    """Whether so many times what is due was seen, but for what rounding allows."""
+    size = measure_size(pair.expected)
+    if not 0 < pair.margin.widest / SAME < size < np.inf:
+        return False
+    return not measure_error(pair.observed / times, pair.expected, pair.margin).wrong
+
+
+def _is_quotient(evidence: Evidence, pair: Pair) -> bool:
+    """Whether all that is due are counts, of pairs at most, over counts of examples."""
+    steps = range(pair.key.step + 1)
+    most = sum(sum(evidence.reference.get_shards(step)) for step in steps)
+    left = _ROUNDINGS * find_roundoff(pair.dtype)
+
+    def is_quotient(size: float) -> bool:
+        if size == 0:
+            return True
+        limit = int(min(most, most**2 / size))
+        if limit < 1:
+            return False
+        near = float(Fraction(size).limit_denominator(limit))
+        return abs(near - size) <= left * size
+
+    sizes: Array = np.abs(pair.expected).astype(np.float64).ravel()
+    return all(is_quotient(float(size)) for size in sizes if np.isfinite(size))
 
 
 def _starts_alike(evidence: Evidence, metric: MetricInfo) -> bool:

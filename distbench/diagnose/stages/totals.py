@@ -11,6 +11,7 @@ from distbench.compare.arrays.changes import Changes, change_alike, find_changes
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, are_same_factors
 from distbench.compare.arrays.values import Array, are_equal, densify, measure_size
+from distbench.compare.state.results import SCALED
 from distbench.compare.state.totals import is_extreme
 from distbench.diagnose.causes.explain import Explained, is_vague
 from distbench.diagnose.causes.other_momentum import fit_momentum
@@ -242,6 +243,11 @@ def _name_result(context: Context, cases: Sequence[Pair]) -> str:
         return "what the metric shows is Inf or NaN"
     fit = _fit_factor(cases)
     times = "not" if fit is None else f"{fit:.6g} times"
+    if cases[0].against == SCALED:
+        return (
+            f"what the metric shows is {times} what one device shows, in every step, "
+            "however the examples are dealt out"
+        )
     held = (
         f"{_EXTREMES}, which do not add up,"
         if _holds_extremes(context, cases[0])
