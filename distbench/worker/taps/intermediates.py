@@ -136,7 +136,7 @@ class Intermediates:
                 keep(name, tensor)
 
     def _is_of_replica(self, local: int, op: Any) -> bool | None:
-        """Whether a replica of this task has an op; None of what is given to any.
+        """Whether a replica of this task has an op; None of what is given to it or any.
 
         All are traced in one graph: those that are not the first one in a scope of
         names. What is outside of it is the first one's, or what a strategy does on the
@@ -145,11 +145,21 @@ class Intermediates:
         if len(self._devices) < 2:
             return True
         if op.type == "Placeholder":
-            return None
+            takers = {_find_taker(taker) for taker in op.outputs[0].consumers()}
+            # What a strategy takes where replicas meet is given to any of them.
+            return None if local in takers or takers <= {None} else False
         scope = SCOPE.search(op.name)
         if scope is not None:
             return int(scope[1]) == local
         return local == 0 or _find_place(op.device) == self._devices[local]
+
+
+def _find_taker(op: Any) -> int | None:
+    """The replica that has an op in its step; None of what a strategy does for all."""
+    scope = SCOPE.search(op.name)
+    if scope is not None:
+        return int(scope[1])
+    return 0 if _list_own_frames(op) else None
 
 
 @dataclass(frozen=True, slots=True)
