@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.replicas import gather
+from distbench.samples.replicas import all_reduce, gather
 from distbench.unusual.exchange import ALIKE, NegativesOfAll
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
@@ -34,3 +34,26 @@ class GatheredInputsUnderStatistics(NegativesOfGatheredInputs, BatchStatistics):
     def make_keys(self, words, features):
         embedded = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), axis=1)
         return tf.tanh(embedded @ self.first + features @ self.second) @ self.head
+
+
+@unusual(clusters=ALIKE)
+class WeighedCandidatesOfAll(NegativesOfAll):
+    """Scores less the logarithm of how often a candidate comes; equal ones masked."""
+
+    def compute_losses(self, batch):
+        words, features, targets = batch
+        queries = self.predict(batch)
+        keys = gather(self.predict((words, 0.8 * features)))
+        often = gather(self.weigh(tf.abs(targets[:, 0]) + 0.1))
+        scores = queries @ tf.transpose(keys) - tf.math.log(often)
+        first = words[:, 0]
+        size, all_first = tf.shape(first)[0], gather(first)
+        answers = tf.range(size) + self.find_first(size)
+        is_due = tf.one_hot(answers, tf.size(all_first))
+        is_equal = tf.cast(first[:, tf.newaxis] == all_first, self.dtype)
+        scores -= 1e9 * (is_equal - is_due)
+        return tf.nn.softmax_cross_entropy_with_logits(is_due, scores)
+
+    def weigh(self, counts):
+        """Shares of the own candidates in those of all."""
+        return counts / all_reduce("sum", tf.reduce_sum(counts))

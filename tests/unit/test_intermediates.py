@@ -101,6 +101,37 @@ def test_what_one_device_has_not_finite_either_is_right() -> None:
     assert find_astray(program.end("loss"), 0) == ()
 
 
+@pytest.mark.parametrize("mask", [-1e9, 3e38])
+def test_what_stands_beside_a_mask_is_compared_by_itself(mask: float) -> None:
+    def put(rows: Any) -> Any:
+        return np.where(rows > 0, rows, np.float32(mask))
+
+    program = Program()
+    program.give()
+    program.compute("size", "Abs", ["rows"], np.abs, replica=lambda v: 1.01 * abs(v))
+    program.compute("masked", "Select", ["size", "rows"], lambda s, v: put(s * (v > 0)))
+    program.compute("made", "Tanh", ["masked"], np.tanh)
+    program.compute("loss", "Sum", ["made"], share)
+    (found,) = find_astray(program.end("loss"), 0)
+    assert found.made.name == "size"
+
+
+def test_what_large_numbers_have_rounded_is_right() -> None:
+    """They are no mask: each is another one."""
+
+    def cancel(rows: Any) -> Any:
+        return np.where(rows > 0, rows, 1e8 * rows)
+
+    def round_off(rows: Any) -> Any:
+        return np.where(rows > 0, rows + np.float32(1), 1e8 * rows)
+
+    program = Program()
+    program.give()
+    program.compute("made", "Sub", ["rows"], cancel, replica=round_off)
+    program.compute("loss", "Sum", ["made"], share)
+    assert find_astray(program.end("loss"), 0) == ()
+
+
 def test_a_mean_of_the_own_examples_is_named_and_not_what_follows_from_it() -> None:
     inside = build(own=True).end("loss")
     (found,) = find_astray(inside, 0)

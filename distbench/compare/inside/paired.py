@@ -325,14 +325,33 @@ def _find_lost(dtype: DType) -> float:
 
 def _make_near(lost: float, whole: Array, parts: Sequence[Array]) -> Near:
     limit = lost * max(map(measure_finite, (whole, *parts)))
+    left = _limit_unmasked(lost, limit, (whole, *parts))
 
     def near(one: Array, other: Array) -> bool:
         if one.shape != other.shape:
             return False
         wide = np.asarray(one, np.float64), np.asarray(other, np.float64)
-        return bool(np.all(measure_errors(*wide) <= limit))
+        is_left = np.maximum(*map(np.abs, wide)) <= limit
+        allowed = np.where(is_left, left, limit)
+        return bool(np.all(measure_errors(*wide) <= allowed))
 
     return near
+
+
+def _limit_unmasked(lost: float, limit: float, values: Sequence[Array]) -> float:
+    """How far numbers may differ beside a mask, as the -1e9 of scores that are not due.
+
+    One number stands wherever it masks, so large that any others are the same beside
+    it. They are not made of it, so it has rounded none of them.
+    """
+    if not 1 < limit < math.inf:
+        return limit
+    sizes = np.concatenate([np.abs(v.ravel().astype(np.float64)) for v in values])
+    sizes = sizes[np.isfinite(sizes)]
+    large, left = sizes[sizes > limit], sizes[sizes <= limit]
+    if large.min() < (1 - lost) * large.max() or not left.size:
+        return limit
+    return lost * float(left.max())
 
 
 def _list_made(trace: Trace) -> list[Made]:
