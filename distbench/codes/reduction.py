@@ -29,7 +29,8 @@ CODES = (
         fix=(
             "Let the optimizer aggregate (the default), or call all_reduce before "
             "apply_gradients if the flag must stay. An overridden apply_gradients must "
-            "aggregate, or hand the flag on to the base class."
+            "aggregate, or hand the flag on to the base class. Who steps a variable by "
+            "hand, as by assign_sub, makes that of its summed gradient (all_reduce)."
         ),
     ),
     Code(
