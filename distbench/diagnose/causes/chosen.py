@@ -11,6 +11,7 @@ from distbench.compare.arrays.pair import Pair
 from distbench.compare.state.leading import find_counts
 from distbench.diagnose.causes.before_clip import explain_before_clip
 from distbench.diagnose.causes.constraint import describe_constraint
+from distbench.diagnose.causes.details import join_details
 from distbench.diagnose.causes.drift import name_apart, name_drift, name_sums_apart
 from distbench.diagnose.causes.exchange import describe_exchange
 from distbench.diagnose.causes.explain import Explained, explain_all
@@ -29,9 +30,6 @@ from distbench.diagnose.hypotheses.register import (
 )
 from distbench.diagnose.hypotheses.statistics import leave_out_steered
 from distbench.diagnose.hypotheses.steered import part_by_state
-
-_TOLD_APART = 3
-"""So many variables are told apart in one finding."""
 
 
 def explain_cases(context: Context) -> tuple[Explained, ...]:
@@ -322,25 +320,9 @@ def _join(parts: Sequence[Explained]) -> Explained:
     same = all(part.replicas == first.replicas for part in parts)
     return replace(
         first,
-        detail=_join_details(parts),
+        detail=join_details([(p.detail, p.cases[0].key.variable) for p in parts]),
         cases=cases,
         confidence=weight / len(cases),
         replicas=first.replicas if same else None,
         ratio=first.ratio if all(p.ratio == first.ratio for p in parts) else None,
     )
-
-
-def _join_details(parts: Sequence[Explained]) -> str:
-    """What happened to all, or to the first ones if it differs."""
-    owners: dict[str, list[str]] = {}
-    for part in parts:
-        owners.setdefault(part.detail, []).append(part.cases[0].key.variable)
-    if len(owners) == 1:
-        return parts[0].detail
-    told = []
-    for detail, names in owners.items():
-        others = len(set(names)) - 1
-        more = f" (and {others} more)" if others else ""
-        told.append(f"of '{names[0]}'{more} {detail}")
-    left = len(told) - _TOLD_APART
-    return "; ".join(told[:_TOLD_APART]) + f"; and {left} more" * (left > 0)
