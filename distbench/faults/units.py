@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.replicas import all_reduce
-from distbench.unusual.units import NormaliserInShares, RateByMeanOfShares
+from distbench.unusual.units import MeansKept, NormaliserInShares, RateByMeanOfShares
 
 
 @fault(
@@ -20,6 +20,19 @@ class RateByShare(RateByMeanOfShares):
 
     def read_average(self):
         return self.average
+
+
+@fault(
+    "mean-instead-of-sum",
+    "slot",
+    ("kept0", "kept1", "kept2", "kept3", "kept4"),
+    like="keras-team/keras#20541",
+)
+class MeansShown(MeansKept):
+    """Means are kept of gradients, to be looked at alone: nothing adds them up."""
+
+    def read_kept(self, gradients):
+        return gradients
 
 
 _begun_otherwise = fault(

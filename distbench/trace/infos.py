@@ -27,6 +27,8 @@ class VariableInfo:
             all.
         is_carried: Whether every replica has it for itself and a step makes nothing of
             it but what it holds next.
+        is_scratch: Whether a step assigns all of it before it makes anything of it: no
+            later step goes on from what it holds.
         listed: Whether the subject lists it among its variables.
         between: Whether no step uses it: a program holds it, and its loop may use it
             between two steps.
@@ -43,6 +45,7 @@ class VariableInfo:
     averages: bool = False
     takes_first: bool = False
     is_carried: bool = False
+    is_scratch: bool = False
     listed: bool = True
     between: bool = False
 

@@ -44,6 +44,28 @@ class MeansCollected(Program):
 
 
 @unusual()
+class MeansKept(Program):
+    """Gradients are kept as means for as long as a step; the optimizer sums them."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.kept = [
+            make_averaged(f"kept{place}", variable.shape)
+            for place, variable in enumerate(self.trained())
+        ]
+
+    def apply(self, gradients):
+        for kept, gradient in zip(self.kept, gradients, strict=True):
+            kept.assign(tf.convert_to_tensor(gradient))
+        super().apply(self.read_kept(gradients))
+
+    def read_kept(self, gradients):
+        """What the optimizer is given of gradients that are kept."""
+        del gradients
+        return [kept.read_value() for kept in self.kept]
+
+
+@unusual()
 class RateByMeanOfShares(Program):
     """Steps are shorter where the loss is large: N times an average of the shares."""
 

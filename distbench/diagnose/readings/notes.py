@@ -20,9 +20,10 @@ from distbench.details import Compared
 from distbench.diagnose.names import name_steps, tell_more
 from distbench.diagnose.readings.reading import Reading
 from distbench.diagnose.stages.links import Chain
+from distbench.diagnose.stages.scratch import list_scratch
 from distbench.evidence import Evidence
 from distbench.spelling import spell, spell_given
-from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
+from distbench.trace import INITIAL, UPDATED, WHOLE, SparseRows, Trace, TraceKey, Value
 from distbench.trace.packed import PACKED
 from distbench.trace.reshaped import RESHAPED
 
@@ -358,10 +359,13 @@ def note_forgiven(evidence: Evidence, chain: Chain) -> str:
         return ""
     first = found[0]
     ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
-    return (
-        f"note: {first.phase} of '{first.variable}' deviates{ratio}, "
-        "and a later phase undoes it"
-    )
+    undone = "and a later phase undoes it"
+    if first.phase in UPDATED and first.variable in list_scratch(evidence):
+        undone = (
+            "and the sum that is made of it is right: each step assigns it anew, so "
+            "what it holds between two steps is of no use but to look at"
+        )
+    return f"note: {first.phase} of '{first.variable}' deviates{ratio}, {undone}"
 
 
 def note_undecided(chain: Chain) -> str:

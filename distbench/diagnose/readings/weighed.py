@@ -30,6 +30,7 @@ from distbench.diagnose.readings.reading import Reading, repeats
 from distbench.diagnose.readings.turns import leave_out_turns
 from distbench.diagnose.stages.chain import explain_chain
 from distbench.diagnose.stages.links import Chain, judge_chain
+from distbench.diagnose.stages.scratch import forgive_scratch
 from distbench.trace import COMPUTED, GRADIENTS, PHASES, SUMMED
 from distbench.verdict import Finding, Status, Worst
 
@@ -63,7 +64,8 @@ class Weighed:
     def _chain(self) -> Chain:
         evidence = self._reading.evidence
         infos = evidence.observed.by_path
-        return judge_chain(self._judged, infos, free=evidence.tier == "free")
+        chain = judge_chain(self._judged, infos, free=evidence.tier == "free")
+        return forgive_scratch(evidence, chain)
 
     @property
     def holds(self) -> bool:

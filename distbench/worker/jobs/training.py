@@ -18,6 +18,7 @@ from distbench.worker.jobs.task import Task
 from distbench.worker.jobs.traced import note_traced
 from distbench.worker.process.chance import trace_apart
 from distbench.worker.state.carried import list_carried
+from distbench.worker.state.scratch import list_scratch
 from distbench.worker.stepping.injected import FaultySteps
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
@@ -41,6 +42,7 @@ class Prepared:
         sizes: The shards.
         notes: What is known of the trace.
         carried: Paths of state that the step only carries on.
+        scratch: Of state that it assigns before it uses it.
     """
 
     session: Session
@@ -49,6 +51,7 @@ class Prepared:
     sizes: Sizes
     notes: Mapping[str, object]
     carried: tuple[str, ...]
+    scratch: tuple[str, ...]
 
 
 class TrainingJobs:
@@ -105,6 +108,7 @@ class TrainingJobs:
             sizes=sizes,
             notes=note_traced(session, graph),
             carried=list_carried(graph, session.table),
+            scratch=list_scratch(graph, session.table),
         )
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
@@ -210,7 +214,11 @@ class TrainingJobs:
             replicas=self._task.spec.replicas,
             shards=prepared.sizes.first,
             variables=tuple(
-                replace(info, is_carried=info.path in prepared.carried)
+                replace(
+                    info,
+                    is_carried=info.path in prepared.carried,
+                    is_scratch=info.path in prepared.scratch,
+                )
                 for info in session.variables
             ),
             values=values,

@@ -35,12 +35,12 @@ def list_carried(graph: tf.Graph, table: VariableTable) -> tuple[str, ...]:
             if id(getattr(component, "handle", None)) in inner
         ]
         is_own = not variable.info.synchronised
-        if handles and is_own and _is_carried(handles, graph.outputs):
+        if handles and is_own and leads_itself(handles, graph.outputs):
             found.append(variable.info.path)
     return tuple(found)
 
 
-def _is_carried(handles: Collection[Any], outputs: Iterable[Any]) -> bool:
+def leads_itself(handles: Collection[Any], outputs: Iterable[Any]) -> bool:
     """Whether all that is made of some variables ends in the same variables."""
     own = {id(handle) for handle in handles}
     given = {id(tensor) for tensor in outputs}
