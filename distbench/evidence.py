@@ -96,6 +96,8 @@ class Traits:
         unlimited: As what part of the run's gradients smaller ones show their size
             behind such a change, where it leaves none of these any: a clip limits all.
             0 where that is not so, or no smaller ones do.
+        sums_means: Whether replicas whose losses are averaged reduce every gradient
+            themselves, and hand it to an optimizer that sums.
         guards: Whether one device leaves out a step whose gradients are not finite.
         other_kernels: Whether an update may have gone through other kernels on the
             cluster than on one device, as on GPUs, where the strategy has a say in
@@ -124,6 +126,7 @@ class Traits:
     compiled: bool = False
     limits: bool = False
     unlimited: float = 0.0
+    sums_means: bool = False
     guards: bool = False
     other_kernels: bool = False
     other_start: bool = False

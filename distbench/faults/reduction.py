@@ -90,6 +90,44 @@ class SummedByBoth(Program):
         super().apply(all_reduce("sum", gradients))
 
 
+class _OwnMeansAveraged(Program):
+    """Replicas average gradients of losses that are N times their shares."""
+
+    loss_reduction = "mean"
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) * count_replicas()
+
+
+@fault(
+    "double-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/recommenders-addons#183",
+    clusters=WIDE,
+)
+class MeansSummedAgain(_OwnMeansAveraged):
+    """The user averages under losses that are N times the share; the optimizer sums."""
+
+    def apply(self, gradients):
+        super().apply(all_reduce("mean", gradients))
+
+
+@fault(
+    "double-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="tensorflow/recommenders-addons#183",
+    clusters=WIDE,
+)
+class ClippedMeansSummedAgain(_OwnMeansAveraged):
+    """Such averages are clipped by their norm before the optimizer sums them."""
+
+    def apply(self, gradients):
+        means = all_reduce("mean", [tf.convert_to_tensor(g) for g in gradients])
+        super().apply(tf.clip_by_global_norm(means, 0.5)[0])
+
+
 @fault(
     "mean-instead-of-sum",
     "reduced_gradient",

@@ -94,6 +94,7 @@ def read_evidence(
             compiled=answer["compiled"],
             limits=answer["limits"],
             unlimited=answer["unlimited"],
+            sums_means=answer["sums_means"],
             guards=answer["guards"],
             other_kernels=scenario.spec.variable_device == "gpu",
             other_start=scenario.spec.computes_elsewhere,

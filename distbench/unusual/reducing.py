@@ -52,6 +52,20 @@ class MeanAggregator(Program):
         return super().reduce_losses(losses, batch) * count_replicas()
 
 
+@unusual()
+class MeansHandedInShares(Program):
+    """Such means are divided by N, and the optimizer sums them."""
+
+    loss_reduction = "mean"
+
+    def apply(self, gradients):
+        means = all_reduce("mean", [tf.convert_to_tensor(g) for g in gradients])
+        super().apply([mean / count_replicas() for mean in means])
+
+    def reduce_losses(self, losses, batch):
+        return super().reduce_losses(losses, batch) * count_replicas()
+
+
 @unusual(clusters=("mirrored:3", "mwms:3"))
 class AveragedThenSummed(Program):
     """The user averages what the optimizer then sums, and both of it rounds."""

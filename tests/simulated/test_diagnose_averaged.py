@@ -269,3 +269,22 @@ def test_even_means_that_are_said_to_be_averaged_and_are_not_summed() -> None:
     (finding,) = judge(evidence).findings
     assert finding.code == "missing-reduction"
     assert "each replica goes on with its own gradient" in finding.explanation
+
+
+@pytest.mark.parametrize("sums_means", [True, False])
+def test_a_sum_of_own_means_is_of_averages_where_the_step_makes_these(
+    sums_means: bool,
+) -> None:
+    """N times an average is what nobody has averaged."""
+    evidence = observe(
+        Fault(scale=lambda r, _: N),
+        replicas=N,
+        shards_known=False,
+        loss_reduction="mean",
+    )
+    subject = replace(evidence.subject, sums_means=sums_means)
+    (finding,) = judge(replace(evidence, subject=subject)).findings
+    told = ("loss-not-scaled", "local_gradient")
+    if sums_means:
+        told = ("double-reduction", "reduced_gradient")
+    assert (finding.code, finding.phase) == told

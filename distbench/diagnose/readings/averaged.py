@@ -23,6 +23,7 @@ from distbench.evidence import Evidence
 from distbench.trace import (
     COMPUTED,
     GRADIENTS,
+    SUMMED,
     WHOLE,
     Phase,
     Trace,
@@ -61,7 +62,12 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
 
 
 def _adds_up(evidence: Evidence) -> bool:
-    """Whether sums, or the variables where nobody saw these, tell of no average."""
+    """Whether sums, or the variables where nobody saw these, tell of no average.
+
+    N times an average is a sum as well: who adds up averages is known otherwise.
+    """
+    if evidence.subject.sums_means:
+        return False
     return _has_whole_addends(evidence) or _leads_on(evidence)
 
 
@@ -178,13 +184,21 @@ def tells_more(evidence: Evidence, found: Judgement, averaged: Judgement) -> boo
     large = _find_large(evidence, found)
     if large is None or large.confidence < ALL:
         return False
-    n = evidence.observed.replicas
     return averaged.status is Status.FAIL and all(
         finding.confidence >= ALL
         and finding.code != "unexplained"
-        and not _is_multiple(finding, n)
+        and not _is_loss_told_late(evidence, finding)
         for finding in averaged.findings
     )
+
+
+def _is_loss_told_late(evidence: Evidence, finding: Finding) -> bool:
+    """Whether a sum is N times an average because nobody averages.
+
+    Where somebody does, it is averages that are added up.
+    """
+    is_sum = finding.phase in SUMMED and evidence.subject.sums_means
+    return _is_multiple(finding, evidence.observed.replicas) and not is_sum
 
 
 def _is_multiple(finding: Finding, replicas: int) -> bool:

@@ -35,6 +35,7 @@ from distbench.worker.one_device.penalty import record_penalty
 from distbench.worker.one_device.placed import find_placed
 from distbench.worker.one_device.probes import Probes
 from distbench.worker.one_device.recounted import count_replicas_again
+from distbench.worker.one_device.reduced_twice import sums_means
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.replay import (
     Followed,
@@ -169,6 +170,7 @@ class ReferenceJobs:
             "inside": inside is not None,
             "limits": limits,
             "unlimited": unlimited,
+            "sums_means": sums_means(feeder, tier, recorded),
             "guards": guards,
             "leaves_out_own_data": own_left_out,
             "counted": None if counted is None else asdict(counted),
