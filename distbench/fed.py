@@ -65,6 +65,8 @@ class Fed:
             right.
         due: The step fed with the sum of the replicas' own gradients: what follows, as
             that of replica 0. None where the sum was seen.
+        changed: The same where the sum was seen, one device makes something else of it
+            (clips it, say), and the cluster has that. None where it is the sum itself.
         mean: The same of their mean.
         op_by_op: The replay of the reduced gradients with nothing compiled. Which ops
             XLA joins, and so which results it does not round, depends on all that it
@@ -95,6 +97,7 @@ class Fed:
     sums: tuple[Trace, ...] = ()
     again: Trace | None = None
     due: Trace | None = None
+    changed: Trace | None = None
     mean: Trace | None = None
     op_by_op: Trace | None = None
     formed: tuple[Trace, ...] = ()

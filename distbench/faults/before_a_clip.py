@@ -7,7 +7,7 @@ from distbench.faults.pairing import OnlyDenseSummed as _OnlyDenseSummed
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import keras3_optimizer, optimizer
-from distbench.samples.program import HEAD, TABLE, OwnReduction
+from distbench.samples.program import HEAD, TABLE, OwnMeans, OwnReduction
 from distbench.samples.replicas import all_reduce, count_replicas
 
 
@@ -44,6 +44,14 @@ class OnlyDenseSummedThenClipped(_ThenClipped, _OnlyDenseSummed):
 )
 class HeadAveragedThenClipped(_ThenClipped, _HeadAveraged):
     """The head's gradient is averaged, and the norm of all is clipped."""
+
+
+@fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)
+class OwnMeansThenClipped(OwnMeans, OwnReduction):
+    """Losses are own means; a clip that the right sum does not need takes theirs."""
+
+    def reduce(self, gradients):
+        return list(tf.clip_by_global_norm(super().reduce(gradients), 2.5)[0])
 
 
 @fault(

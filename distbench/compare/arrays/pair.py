@@ -25,6 +25,7 @@ GLOBAL = "one device, the global batch"
 START = "one device, before the first step"
 SAVED = "what was saved"
 SUM = "sum of the observed local gradients"
+CHANGED = "what one device makes of the sum of the observed local gradients"
 DIRECTION = "direction of the sum of the observed local gradients"
 ADDED = "one-device update with the sum of the observed local gradients"
 UPDATES: dict[Phase, str] = {

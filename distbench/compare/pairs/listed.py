@@ -10,10 +10,11 @@ from itertools import groupby
 import numpy as np
 
 from distbench.compare.arrays.addends import Widened, collect_addends
-from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.arrays.measure import BITWISE, measure_error
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import (
     ADDED,
+    CHANGED,
     GLOBAL,
     SAVED,
     SHARD,
@@ -167,7 +168,10 @@ class Pairs:
                 )
                 known = value, pair
                 is_open = whole.phase not in self._evidence.measure.known
-                if is_open and self._factors.clips and is_clipped(pair):
+                changed = self._pair_changed(pair, value)
+                if changed is not None:
+                    yield changed
+                elif is_open and self._factors.clips and is_clipped(pair):
                     sign = math.copysign(1.0, factor.value)
                     yield from pair_direction(key, value, parts, dtype, sign)
                 else:
@@ -176,6 +180,20 @@ class Pairs:
                 sign = self._factors.find_sign(whole)
                 yield from pair_direction(key, value, parts, dtype, sign)
             yield from self._pair_whole(key, value)
+
+    def _pair_changed(self, pair: Pair, value: Value) -> Pair | None:
+        """Against what one device makes of a sum, where it is not handed on as it is.
+
+        A clip may take larger sums alone, such as those of gradients that are wrong.
+        """
+        changed = self._evidence.fed.changed
+        due = None if changed is None else changed.get(pair.key.at(0))
+        if due is None:
+            return None
+        if not measure_error(pair.observed, pair.expected, pair.margin).wrong:
+            return None  # it is that sum
+        margin = self._noise.find_margin(pair.key, densify(due))
+        return self._maker.make(pair.key, "follows", CHANGED, value, due, margin)
 
     def _has_direction(self, key: TraceKey) -> bool:
         """Whether all that is known of a sum is that it is scaled afterwards."""

@@ -129,6 +129,7 @@ def take_shares(evidence: Evidence) -> Evidence:
     fed = replace(
         evidence.fed,
         apart=None if apart is None else _divide(apart, n, GRADIENTS),
+        changed=None,
         sums=tuple(_count_shares(trace, n) for trace in evidence.fed.sums),
     )
     shares = _divide(evidence.observed, n, ("local_gradient",))

@@ -56,6 +56,7 @@ def read_weighted(evidence: Evidence, judgement: Judgement) -> Evidence | None:
         evidence.fed,
         apart=None if apart is None else _weigh(apart, due, GRADIENTS),
         sums=(),  # of other gradients
+        changed=None,
     )
     return replace(
         evidence,

@@ -22,8 +22,10 @@ from distbench.trace import (
 from distbench.worker.one_device.decayed import LEAST, decay_again
 from distbench.worker.one_device.feeder import Feeder, Start, keep
 from distbench.worker.one_device.held_against import (
+    are_multiples,
     differ,
     hands_on,
+    take_replica,
 )
 from distbench.worker.one_device.kept_back import join_kept_back
 from distbench.worker.one_device.overwritten import overwrite_rows
@@ -85,17 +87,18 @@ def try_sums(
     is_any = any(key.phase in SUMMED for key in observed.values)
     is_seen = is_any and not find_unsummed(reference, observed)
     changes = is_seen and not hands_on(reference)
-    if is_seen and is_explained and not changes:
-        return Summed()
     right, average, *others = list_sums(observed.replicas)
     feed_way = partial(_feed_way, feeder, tier, observed)
     with suppress(SubjectError):
         fed = add_gradients(observed, right)
+        if is_seen and is_explained and not changes and _hands_on_sums(observed, fed):
+            return Summed()
         feed = partial(_feed_sum, feeder, tier, fed, right)
         due = feed()
         is_due = not differ(observed, due, _LED)
-        if is_due and is_seen:
-            return Summed()
+        changed = due if is_seen and _is_changed(observed, fed, due) else None
+        if is_seen and (is_due or (is_explained and not changes)):
+            return Summed(fed=Fed(changed=changed))
         if not is_due:
             joined = join_kept_back(feeder, tier, observed, due, feed)
             if joined is not None:
@@ -131,6 +134,7 @@ def try_sums(
             )
             found = Fed(
                 due=None if is_seen else due,
+                changed=changed,
                 mean=mean,
                 sums=tuple(tried),
                 decayed=decayed,
@@ -151,6 +155,20 @@ def find_unsummed(reference: Trace, observed: Trace) -> frozenset[str]:
     summed = {key.variable for key in observed.values if key.phase in SUMMED}
     own = {key.variable for key in observed.values if key.phase == "local_gradient"}
     return frozenset(path for path in own - summed if _is_moved(reference, path))
+
+
+def _is_changed(observed: Trace, fed: Trace, due: Trace) -> bool:
+    """Whether the cluster reduces what one device makes of a sum, and not that sum."""
+    handed = take_replica(observed, "reduced_gradient")
+    is_led = bool(handed.values) and are_multiples(handed, due, 1.0)
+    return is_led and not _hands_on_sums(observed, fed)
+
+
+def _hands_on_sums(observed: Trace, fed: Trace) -> bool:
+    """Whether what the cluster reduces are the sums of its gradients as they are."""
+    summed = Values(fed.values).rename(lambda k: replace(k, phase="reduced_gradient"))
+    handed = take_replica(observed, "reduced_gradient")
+    return are_multiples(handed, replace(fed, values=summed), 1.0)
 
 
 def _is_moved(reference: Trace, path: str) -> bool:

@@ -30,6 +30,13 @@ def take_whole(reference: Trace, phase: Phase, step: int | None = None) -> Trace
     return replace(reference, replicas=1, values=values)
 
 
+def take_replica(observed: Trace, phase: Phase) -> Trace:
+    """Gradients of the first replica, as of a run that has no other."""
+    chosen = Selection(phase=phase, replica=0)
+    values = Values(observed.values).keep(chosen.has)
+    return replace(observed, replicas=1, values=values)
+
+
 def change_gradients(
     given: Trace,
     change: Callable[[Any], Any],
@@ -53,7 +60,7 @@ def are_multiples(trace: Trace, other: Trace, times: float) -> bool:
     """Whether another run reduces so many times what one does, but for roundings.
 
     Args:
-        trace: What one device reduces, as one replica; see `take_whole`.
+        trace: What one device reduces, or a replica; see `take_whole`.
         other: The same of the other run.
         times: As many times.
     """
