@@ -81,9 +81,10 @@ def add_known_terms(run, knows_terms=True):
         ((1, 3), "loss-not-scaled", "number 2 counts N = 3 times"),
         ((1, 0.7), "scale-error", "number 2 counts 0.7 times"),
         ((1, 0), "scale-error", "number 2 counts 0 times"),
+        ((1, 9.00004), "scale-error", "number 2 counts 9 times"),
         ((3, 0.7), "loss-not-scaled", "what it should and number 2 counts 0.7 times"),
     ],
-    ids=["first-divided-twice", "second-n-times", "odd", "left-out", "both"],
+    ids=["first-divided-twice", "second-n-times", "odd", "left-out", "whole", "both"],
 )
 def test_a_term_that_is_scaled_wrongly_is_told(factors, code, words):
     first = judge(observe(*factors)).findings[0]

@@ -112,7 +112,7 @@ def _are_near(value: Value, other: Value | None) -> bool:
 
 def _snap(factor: float, replicas: int) -> float:
     """The factor that users make by mistake, where it is one but for rounding."""
-    for known in (1.0, float(replicas), 1 / replicas, 0.0):
+    for known in (1.0, float(replicas), 1 / replicas, 0.0, float(round(factor))):
         if abs(factor - known) <= SAME * max(known, SAME):
             return known
     return factor
@@ -140,16 +140,25 @@ def _name(factor: float, replicas: int) -> tuple[str, str]:
 
 def _describe(found: Sequence[float | Sequence[float]], replicas: int) -> str:
     """Which terms are wrong by what factor, or by what factors step by step."""
+    places: dict[str, list[int]] = {}
+    for place, factor in enumerate(found, 1):
+        if np.any(np.not_equal(factor, 1)):
+            places.setdefault(_tell(factor, replicas), []).append(place)
     told = [
-        f"number {place} counts {_tell(factor, replicas)} what it should"
-        for place, factor in enumerate(found, 1)
-        if np.any(np.not_equal(factor, 1))
+        f"{_count(numbers)} {words} what it should" for words, numbers in places.items()
     ]
     steps = "" if np.ndim(found[0]) == 0 else ", step by step"
     return (
         f"of the {len(found)} terms of the loss, in the order in which they are added "
         "up, " + " and ".join(told) + steps
     )
+
+
+def _count(numbers: Sequence[int]) -> str:
+    *first, last = map(str, numbers)
+    if not first:
+        return f"number {last} counts"
+    return f"each of numbers {', '.join(first)} and {last} counts"
 
 
 def _tell(factor: float | Sequence[float], replicas: int) -> str:
