@@ -18,7 +18,10 @@ _SCALED = (
 )
 _OF_VALUES = {
     "exchanged-divided": ("scale-error", "a mean in place of a sum"),
-    "exchanged-multiplied": ("scale-error", "a sum of means, or of what is summed"),
+    "exchanged-multiplied": (
+        "scale-error",
+        "a sum of means, or of what is summed, or beside a loss that is divided by N",
+    ),
 }
 _OF_GRADIENTS = {
     "exchanged-divided": ("mean-instead-of-sum", "their mean in place of their sum"),
@@ -54,7 +57,7 @@ def explain_by_scaled_exchange(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(
             code=code,
             predicted=predicted,
-            detail=f"{what} {times.format(n=n)} what one device has there: {alike}, "
+            detail=f"{what} {times.format(n=n)} what would give one device's loss: {alike}, "
             f"say{tell_place_of(context, ratio)}",
             ratio=ratio,
         )
