@@ -42,12 +42,12 @@ from distbench.diagnose.readings.notes import (
     note_uncompared,
     note_unread,
 )
+from distbench.diagnose.readings.owners import name_owners
 from distbench.diagnose.readings.reading import Reading, list_readings
 from distbench.diagnose.readings.weighed import Weighed
 from distbench.diagnose.readings.weighted_sums import explains_sums, read_weighted
 from distbench.diagnose.remarks.examples import count_examples
 from distbench.diagnose.remarks.misplaced import find_misplaced
-from distbench.diagnose.remarks.owners import name_owners
 from distbench.diagnose.remarks.pipelines import describe_pipeline
 from distbench.diagnose.remarks.randomness import find_shared_randomness
 from distbench.diagnose.remarks.shown import find_shown, note_shown

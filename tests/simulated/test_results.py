@@ -230,9 +230,18 @@ def show_multiples(update: Update, factors: list[float]) -> Evidence:
     return replace(evidence, observed=replace(evidence.observed, values=values))
 
 
+def add_root_later(state: State, losses: np.ndarray, place: Place) -> State:
+    """Nothing in the first step but the weight of its examples."""
+    made = add_root(state, losses, place)
+    return {**made, "total": state["total"]} if place.step == 0 else made
+
+
+@pytest.mark.parametrize("update", [add_root, add_root_later], ids=["all", "later"])
 @pytest.mark.parametrize("factor", [1 / 3, 3.0])
-def test_one_multiple_in_every_step_is_no_matter_of_the_split(factor: float) -> None:
-    judgement = judge(show_multiples(add_root, [factor] * 3))
+def test_one_multiple_in_every_step_is_no_matter_of_the_split(
+    update: Update, factor: float
+) -> None:
+    judgement = judge(show_multiples(update, [factor] * 3))
     (found,) = judgement.findings
     assert (found.code, found.variables) == ("metric-wrong", ("shown",))
     assert found.ratio == pytest.approx(factor, rel=1e-5)

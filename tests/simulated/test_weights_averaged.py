@@ -11,7 +11,7 @@ from training_simulator import KERNEL, TRAINED, Fault, observe
 from weights_averaged import AVERAGE, observe_average
 
 from distbench.diagnose.judge import judge
-from distbench.diagnose.remarks.owners import name_owners
+from distbench.diagnose.readings.owners import name_owners
 from distbench.evidence import Evidence
 from distbench.trace import Trace
 from distbench.verdict import Status

@@ -318,10 +318,11 @@ def test_large_integers_that_differ_do_so_in_float64(dtype: str) -> None:
         ([7], [7], "int64", 0),
         ([1], [2], "int32", 0),
         ([], [], "int64", 0),
+        (-1, 2, "int64", 3),
     ],
 )
 def test_the_gap_of_large_integers_is_that_of_all_their_bits(
-    left: list[int], right: list[int], dtype: str, gap: int
+    left: list[int] | int, right: list[int] | int, dtype: str, gap: int
 ) -> None:
     """Two that were one apart were said to be 256 apart."""
     values = np.array(left, dtype), np.array(right, dtype)

@@ -102,7 +102,8 @@ def measure_gap(value: Value, expected: Value) -> float:
         return 0.0
     if value.dtype != expected.dtype:
         return 0.0
-    most, least = np.maximum(value, expected), np.minimum(value, expected)
+    pair = np.atleast_1d(value), np.atleast_1d(expected)
+    most, least = np.maximum(*pair), np.minimum(*pair)
     # Of any two of them it has room in as many bits without a sign.
     return float(np.max(most.view(np.uint64) - least.view(np.uint64), initial=0))
 

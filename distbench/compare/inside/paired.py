@@ -342,9 +342,10 @@ def _limit_unmasked(lost: float, limit: float, values: Sequence[Array]) -> float
     """How far numbers may differ beside a mask, as the -1e9 of scores that are not due.
 
     One number stands wherever it masks, so large that any others are the same beside
-    it. They are not made of it, so it has rounded none of them.
+    it. They are not made of it, so it has rounded none of them. One that stands alone
+    may be what is left of others.
     """
-    if not 1 < limit < math.inf:
+    if not 1 < limit < math.inf or np.sum(np.abs(values[0]) > limit) < 2:
         return limit
     sizes = np.concatenate([np.abs(v.ravel().astype(np.float64)) for v in values])
     sizes = sizes[np.isfinite(sizes)]

@@ -1,1 +1,1 @@
-"""State beside its variables: what leads it, and what replicas have of it together."""
+"""What leads state, what replicas have of it together, and its noise."""

@@ -108,7 +108,8 @@ def _pair_multiples(
     telling = [pair for pair in pairs if not _is_quotient(evidence, pair)]
     if n < 2 or len(telling) < 2:
         return
-    if any(all(_is_multiple(pair, times) for pair in pairs) for times in (1 / n, n)):
+    shown = [p for p in pairs if measure_size(p.expected) or measure_size(p.observed)]
+    if any(all(_is_multiple(pair, times) for pair in shown) for times in (1 / n, n)):
         yield from (replace(pair, against=SCALED) for pair in pairs)
 
 

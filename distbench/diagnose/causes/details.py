@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 _TOLD_APART = 3
 """So many variables are told apart in one finding."""
-_LINE = re.compile(r"(?<= at )(?:(?! at )[^`])+:\d+, `[^`]*`")
+_LINE = re.compile(r"(?<= at )((?:(?! at )[^`])+:\d+), `[^`]*`")
 """A line of the program, behind its place."""
 
 
@@ -40,6 +40,6 @@ def _quote_once(words: str) -> str:
         line = found[0]
         is_known = line in quoted
         quoted.add(line)
-        return "the same line" if is_known else line
+        return found[1] if is_known else line
 
     return _LINE.sub(quote, words)

@@ -57,7 +57,7 @@ def explain_by_scaled_exchange(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(
             code=code,
             predicted=predicted,
-            detail=f"{what} {times.format(n=n)} what would give one device's loss: {alike}, "
-            f"say{tell_place_of(context, ratio)}",
+            detail=f"{what} {times.format(n=n)} what would give one device's loss: "
+            f"{alike}, say{tell_place_of(context, ratio)}",
             ratio=ratio,
         )

@@ -63,7 +63,7 @@ def _find_means(part: Context) -> str:
         for name, info in part.infos.items()
         if name != case.key.variable and info.shape == case.observed.shape
     ]
-    for most in (_FEW, case.observed.size):
+    for most in sorted({min(_FEW, case.observed.size), case.observed.size}):
         sums = _find_sums(part, most) if names else None
         if sums is None:
             return ""

@@ -38,9 +38,10 @@ def tell_changed(
         return None
     told = whole.explain()
     code = told.findings[0].code if told.findings else ""
-    looked_at = range(step, inside.observed.steps)
+    is_named = code in (NONLINEAR, CLIP)
+    looked_at = range(step, inside.observed.steps if is_named else step)
     seen = [*takewhile(lambda each: gradients_add_up(inside, each), looked_at)]
-    if code in (NONLINEAR, CLIP) and seen:
+    if seen:
         summed = take_sums(evidence, inside, range(step, seen[-1] + 1))
         named = Weighed(Reading(evidence=summed), noise).explain()
         if _is_known(named):

@@ -41,7 +41,7 @@ def _is_counted(evidence: Evidence, found: Finding, link: Judged) -> bool:
     base = densify(before)
     went, due = link.pair.observed - base, link.pair.expected - base
     if found.code == "nonfinite":
-        return _is_spoilt(evidence, found, key.step) and _is_left_out(went, due)
+        return _is_left_out(went, due) and _is_spoilt(evidence, found, key.step)
     if found.code != "update-repeated" or found.ratio is None:
         return False
     return np.array_equal(went, found.ratio * due)

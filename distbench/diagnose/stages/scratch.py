@@ -101,5 +101,8 @@ def _find_multiple(kept: _Kept) -> float | None:
     fit = fit_common_ratio(kept)
     if fit is None or fit.ratio == 0:
         return None
-    rest = max(measure_size(total - fit.ratio * held) for total, held in kept)
-    return fit.ratio if rest <= SAME * max(measure_size(t) for t, _ in kept) else None
+    is_all = all(
+        measure_size(total - fit.ratio * held) <= SAME * measure_size(total)
+        for total, held in kept
+    )
+    return fit.ratio if is_all else None

@@ -91,12 +91,14 @@ def try_sums(
     feed_way = partial(_feed_way, feeder, tier, observed)
     with suppress(SubjectError):
         fed = add_gradients(observed, right)
-        if is_seen and is_explained and not changes and _hands_on_sums(observed, fed):
+        hands_on_sums = is_seen and _hands_on_sums(observed, fed)
+        if hands_on_sums and is_explained and not changes:
             return Summed()
         feed = partial(_feed_sum, feeder, tier, fed, right)
         due = feed()
         is_due = not differ(observed, due, _LED)
-        changed = due if is_seen and _is_changed(observed, fed, due) else None
+        is_changed = is_seen and not hands_on_sums and _has_reduced(observed, due)
+        changed = due if is_changed else None
         if is_seen and (is_due or (is_explained and not changes)):
             return Summed(fed=Fed(changed=changed))
         if not is_due:
@@ -157,11 +159,10 @@ def find_unsummed(reference: Trace, observed: Trace) -> frozenset[str]:
     return frozenset(path for path in own - summed if _is_moved(reference, path))
 
 
-def _is_changed(observed: Trace, fed: Trace, due: Trace) -> bool:
-    """Whether the cluster reduces what one device makes of a sum, and not that sum."""
+def _has_reduced(observed: Trace, due: Trace) -> bool:
+    """Whether the cluster reduces what one device makes of a sum."""
     handed = take_replica(observed, "reduced_gradient")
-    is_led = bool(handed.values) and are_multiples(handed, due, 1.0)
-    return is_led and not _hands_on_sums(observed, fed)
+    return bool(handed.values) and are_multiples(handed, due, 1.0)
 
 
 def _hands_on_sums(observed: Trace, fed: Trace) -> bool:

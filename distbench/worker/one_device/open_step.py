@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from distbench.trace import COMPUTED, TraceKey, Value
+from distbench.worker.one_device.taken_twice import are_alike
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.op_by_op import run_op_by_op
-from distbench.worker.state.values import are_near, widen
 from distbench.worker.stepping.program import count_batch
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ def find_open_step(reference: Reference, batch: Any) -> Step | None:
         found = _compute(reference, shards[-1], step, nullcontext())
     except SubjectError:
         return None
-    return step if _are_alike(own, found, reference.narrowest) else None
+    return step if are_alike(own, found, reference.narrowest) else None
 
 
 def _compute(
@@ -63,25 +61,3 @@ def _compute(
         reference.run_shard(0, shard, step)
     session.collect_taps(0, values, replica=0, phases=COMPUTED)
     return values
-
-
-def _are_alike(
-    own: Mapping[TraceKey, Value], found: Mapping[TraceKey, Value], dtype: str
-) -> bool:
-    """Whether losses and gradients are the same, but for rounding.
-
-    All gradients together, since one that is due to be 0 is made of rounding alone.
-    """
-    if own.keys() != found.keys():
-        return False
-    for phase in COMPUTED:
-        pairs = [(widen(own[k]), widen(found[k])) for k in own if k.phase == phase]
-        if any(a.shape != b.shape for a, b in pairs):
-            return False
-        left, right = (
-            np.concatenate([side[place].ravel() for side in pairs] or [np.zeros(0)])
-            for place in (0, 1)
-        )
-        if not are_near(left, right, dtype):
-            return False
-    return True
