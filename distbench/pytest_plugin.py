@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _VERDICTS = pytest.StashKey[list["Verdict"]]()
 _PASSED = pytest.StashKey[bool]()
-_DETAILED = ("distbench_html", "distbench_tensorboard")
-"""Reports that show more of a run than its verdict."""
 _SET = {
     "distbench_timeout": "timeout_s",
     "distbench_require_gpus": "require_gpus",
@@ -229,6 +227,14 @@ def _find_verdicts(
 def _read_settings(config: pytest.Config) -> dict[str, Any]:
     given = {field: config.getoption(name) for name, field in _SET.items()}
     settings = {field: value for field, value in given.items() if value is not None}
-    if any(config.getoption(name) for name in _DETAILED):
+    if any(map(config.getoption, _list_detailed())):
         settings["details"] = True
     return settings
+
+
+def _list_detailed() -> tuple[str, ...]:
+    """Reports that show more of a run than its verdict."""
+    from distbench.report.forms import FORMS
+
+    given = {name: FORMS.get(name.removeprefix(PREFIX)) for name in FILES}
+    return (*(name for name, form in given.items() if form and form.detailed), *FOLDERS)
