@@ -14,17 +14,7 @@ def write_grammar() -> str:
     return f"{forms}, each with @cpu or @gpu behind it if wanted; a number may be 'all'"
 
 
-def spell_kinds(
-    are_meant: Callable[[ClusterKind], bool],
-    *,
-    last: Callable[[ClusterKind], bool] = lambda _: False,
-) -> str:
-    """The usual form of each kind of which something is true: `mwms:W or ps:W+P`.
-
-    Args:
-        are_meant: Says whether a kind is one of them.
-        last: Says whether it comes after those of which this is not true.
-    """
-    meant = sorted(filter(are_meant, KINDS.values()), key=last)
-    *first, end = (kind.forms[0] for kind in meant)
+def spell_kinds(are_meant: Callable[[ClusterKind], bool]) -> str:
+    """The usual form of each kind of which something is true: `mwms:W or ps:W+P`."""
+    *first, end = (kind.forms[0] for kind in KINDS.values() if are_meant(kind))
     return " or ".join([*([", ".join(first)] if first else []), end])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import Template
 
-from distbench.cluster import KINDS, ClusterKind, ClusterSpec, spell_kinds
+from distbench.cluster import ClusterSpec, spell_kinds
 from distbench.errors import BadInputError
 from distbench.partitioner import parse_partitioner
 
@@ -52,8 +52,6 @@ strategy = $strategy
 first, coordinator = 0, tf.distribute.coordinator.ClusterCoordinator(strategy)
 """)  # noqa: E501  # by a word
 
-_IN_WORDS = {2: "two", 3: "three", 4: "four"}
-
 
 def write_cluster(
     spec: ClusterSpec, *, is_cut: bool = False, one: str = _ONE, before: str = ""
@@ -89,17 +87,11 @@ def write_cluster(
 
 
 def _make_refusal(spec: ClusterSpec) -> BadInputError:
-    peers = sum(_is_shown(kind) and kind.tf_config for kind in KINDS.values())
-    expected = spell_kinds(_is_shown, last=lambda kind: kind.tf_config)
+    expected = spell_kinds(lambda kind: bool(kind.strategy))
     return BadInputError(
         f"Cluster '{spec}' cannot be started by a single script. Expected {expected}, "
-        f"the last {_IN_WORDS.get(peers, peers)} without GPUs. Check the subject on "
-        "one of these."
+        "those of several tasks without GPUs. Check the subject on one of these."
     )
-
-
-def _is_shown(kind: ClusterKind) -> bool:
-    return bool(kind.strategy)
 
 
 def write_partitioner(text: str) -> str:

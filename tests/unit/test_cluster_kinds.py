@@ -108,7 +108,7 @@ def test_a_script_makes_the_strategy_of_a_new_kind() -> None:
     assert "tf.distribute.TwinStrategy(['cpu:0', 'cpu:1'])" in written
     mirrored = write_cluster(ClusterSpec.parse("mirrored:2"))
     assert written.replace("Twin", "Mirrored") == mirrored
-    expected = "central:R, twin:R, mwms:W or ps:W+P, the last two without GPUs"
+    expected = "ps:W+P or twin:R, those of several tasks without GPUs"
     with pytest.raises(BadInputError, match=re.escape(expected)):
         write_cluster(ClusterSpec.parse("fleet:1"))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from distbench.worker.state.handles import list_captured
 from distbench.worker.state.variables import VariableTable
 
 _READ = "ReadVariableOp"
@@ -26,18 +27,11 @@ def list_carried(graph: tf.Graph, table: VariableTable) -> tuple[str, ...]:
             the variable, something may be made of it.
         table: The subject's variables.
     """
-    inner = {id(outer): tensor for outer, tensor in getattr(graph, "captures", ())}
-    found = []
-    for variable in table.state:
-        handles = [
-            inner[id(component.handle)]
-            for component in variable.components
-            if id(getattr(component, "handle", None)) in inner
-        ]
-        is_own = not variable.info.synchronised
-        if handles and is_own and leads_itself(handles, graph.outputs):
-            found.append(variable.info.path)
-    return tuple(found)
+    return tuple(
+        info.path
+        for info, handles in list_captured(graph, table)
+        if not info.synchronised and leads_itself(handles, graph.outputs)
+    )
 
 
 def leads_itself(handles: Collection[Any], outputs: Iterable[Any]) -> bool:

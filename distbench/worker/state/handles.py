@@ -102,6 +102,21 @@ def find_written_late(graph: Any, table: VariableTable) -> frozenset[str]:
     return frozenset(found)
 
 
+def list_captured(
+    graph: Any, table: VariableTable
+) -> Iterator[tuple[VariableInfo, list[Any]]]:
+    """State that a traced step takes, each with what stands for it in the graph."""
+    inner = {id(outer): tensor for outer, tensor in getattr(graph, "captures", ())}
+    for variable in table.state:
+        handles = [
+            inner[id(component.handle)]
+            for component in variable.components
+            if id(getattr(component, "handle", None)) in inner
+        ]
+        if handles:
+            yield variable.info, handles
+
+
 def list_written(graph: Any) -> Iterator[Any]:
     """What ops take that change a variable, its handle among them."""
     for op in list_ops(graph):

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.worker.state.carried import leads_itself
+from distbench.worker.state.handles import list_captured
 from distbench.worker.state.variables import VariableTable
 
 _ASSIGN = "AssignVariableOp"
@@ -24,23 +25,14 @@ def list_scratch(graph: tf.Graph, table: VariableTable) -> tuple[str, ...]:
             has before all is assigned is not among these.
         table: The subject's variables.
     """
-    inner = {id(outer): tensor for outer, tensor in getattr(graph, "captures", ())}
     places = {op.name: place for place, op in enumerate(graph.get_operations())}
-    found = []
-    for variable in table.state:
-        handles = [
-            inner[id(component.handle)]
-            for component in variable.components
-            if id(getattr(component, "handle", None)) in inner
-        ]
-        if (
-            handles
-            and variable.info.synchronised
-            and all(_begins_anew(handle, places) for handle in handles)
-            and not leads_itself(handles, graph.outputs)
-        ):
-            found.append(variable.info.path)
-    return tuple(found)
+    return tuple(
+        info.path
+        for info, handles in list_captured(graph, table)
+        if info.synchronised
+        and all(_begins_anew(handle, places) for handle in handles)
+        and not leads_itself(handles, graph.outputs)
+    )
 
 
 def _begins_anew(handle: Any, places: dict[str, int]) -> bool:
