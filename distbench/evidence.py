@@ -47,6 +47,8 @@ class Measure:
         weighted: What each replica's gradient has to count in the first step, where a
             program weighs them before it adds them up: those that were observed are
             here multiplied by it. Empty where they are shares of the whole as they are.
+        times_share: How many times the shares, which they are taken for here, gradients
+            are that are averaged.
     """
 
     shards_known: bool = True
@@ -57,6 +59,7 @@ class Measure:
     spoilt: frozenset[int] = frozenset()
     slack: Mapping[TraceKey, float] = field(default_factory=dict)
     weighted: tuple[float, ...] = ()
+    times_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -288,3 +288,9 @@ def test_a_sum_of_own_means_is_of_averages_where_the_step_makes_these(
     if sums_means:
         told = ("double-reduction", "reduced_gradient")
     assert (finding.code, finding.phase) == told
+
+
+def test_the_limit_of_clips_that_are_averaged_is_that_of_whole_gradients() -> None:
+    (finding,) = judge(observe_means(average_clipped, clip)).findings
+    assert "to 0.3 before" in finding.explanation
+    assert "times that" not in finding.explanation

@@ -103,6 +103,7 @@ def weigh_shards(
             settled=settled,
             slack=slack,
             lost=0.0 if nature.grouped else nature.lost,
+            times_share=evidence.measure.times_share,
         ),
     )
 

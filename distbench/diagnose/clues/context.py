@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from distbench.trace import (
 T = TypeVar("T")
 Numbered = tuple[int, Pair]
 """A wrong value with its number among those of a context."""
-TIMES_SHARE = "times_share"
-"""Note of how many times the shares that a reading takes them for gradients were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,7 +69,7 @@ class Context:
     @property
     def times_share(self) -> float:
         """How many times the share that it is taken for a tape's gradient was."""
-        return float(cast(float, self.evidence.observed.notes.get(TIMES_SHARE, 1)))
+        return self.evidence.measure.times_share
 
     @property
     def shards(self) -> tuple[int, ...]:

@@ -58,14 +58,15 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             if mean == 1:
                 # Of a mean no addends are left as they are.
                 predicted |= small.predict(norm, limit)
-            what = words.format(limit)
+            what = words.format(limit * context.times_share)
             if n == 1:
                 # Nothing is added up, and one size is a factor as well as a limit.
                 if are_apart(sources, norm, limit):
                     yield _name_alone(context, sources, norm, what, predicted)
                 continue
             how = "added up" if mean == 1 else "averaged"
-            if mean == 1 and _clips_all(sources, norm, limit):
+            is_open = mean == 1 and context.times_share == 1
+            if is_open and _clips_all(sources, norm, limit):
                 how += f" (to {n} times that, if they are averaged)"
             yield Hypothesis(
                 code="clip-before-reduction",

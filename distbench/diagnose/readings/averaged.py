@@ -16,7 +16,6 @@ import numpy as np
 from distbench.compare.arrays.ratio import SAME, are_same_factors
 from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.causes.rank import ALL
-from distbench.diagnose.clues.context import TIMES_SHARE
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
@@ -132,9 +131,12 @@ def take_shares(evidence: Evidence) -> Evidence:
         changed=None,
         sums=tuple(_count_shares(trace, n) for trace in evidence.fed.sums),
     )
-    shares = _divide(evidence.observed, n, ("local_gradient",))
-    observed = replace(shares, notes={**shares.notes, TIMES_SHARE: n})
-    return replace(evidence, observed=observed, fed=fed)
+    return replace(
+        evidence,
+        observed=_divide(evidence.observed, n, ("local_gradient",)),
+        fed=fed,
+        measure=replace(evidence.measure, times_share=float(n)),
+    )
 
 
 def _find_large(evidence: Evidence, judgement: Judgement) -> Finding | None:
