@@ -18,8 +18,9 @@ from distbench.samples.program import (
     TRAINED,
     OwnReduction,
     Program,
+    TimesShare,
 )
-from distbench.samples.replicas import all_reduce, count_replicas, is_last
+from distbench.samples.replicas import all_reduce, is_last
 from distbench.samples.warmed import Warmed
 from distbench.unusual.flowing_back import ElementsClippedOnTheWayBack
 from distbench.unusual.stepping import CountedMicroSteps, InTurn, MicroSteps
@@ -193,13 +194,10 @@ class FirstOfTwoTurnsClipped(InTurn):
     like="LeelaChessZero/lczero-training#162",
     clusters=("mirrored:2", "mwms:3"),
 )
-class ClippedThenAveraged(OwnReduction):
+class ClippedThenAveraged(TimesShare, OwnReduction):
     """Losses are N times their share, and gradients are averaged: clipped before."""
 
     loss_reduction = "mean"
-
-    def reduce_losses(self, losses, batch):
-        return super().reduce_losses(losses, batch) * count_replicas()
 
     def reduce(self, gradients):
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]

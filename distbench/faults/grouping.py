@@ -11,6 +11,7 @@ from distbench.samples.program import (
     OwnMeans,
     OwnReduction,
     Program,
+    TimesShare,
     WholePenalty,
 )
 from distbench.samples.replicas import all_reduce, clear_last, count_replicas
@@ -105,19 +106,13 @@ class SummedByBothUnderDropout(Dropout):
 
 
 @fault("loss-not-scaled", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
-class LossTimesReplicasUnderDropout(Dropout):
+class LossTimesReplicasUnderDropout(TimesShare, Dropout):
     """Dropout, and a loss that is multiplied by N where the gradients are summed."""
-
-    def reduce_losses(self, losses, batch):
-        return super().reduce_losses(losses, batch) * count_replicas()
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=WIDE)
-class LossTimesReplicasUnderKeras3Dropout(Keras3Dropout):
+class LossTimesReplicasUnderKeras3Dropout(TimesShare, Keras3Dropout):
     """Dropout of Keras 3, and a loss that is multiplied by N."""
-
-    def reduce_losses(self, losses, batch):
-        return super().reduce_losses(losses, batch) * count_replicas()
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#20609", clusters=WIDE)

@@ -12,6 +12,7 @@ from distbench.samples.program import (
     OwnReduction,
     PenalisedProgram,
     Program,
+    TimesShare,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
 from distbench.unusual.local_state import CarriesItsOwnState
@@ -52,11 +53,8 @@ class OwnMeanOfCarriedState(CarriesItsOwnState):
 
 
 @fault("loss-not-scaled", "loss", like="neuralmagic/sparseml#135", clusters=WIDE)
-class LossTimesReplicas(Program):
+class LossTimesReplicas(TimesShare, Program):
     """The loss times N, as an averaging all-reduce would need it; this one sums."""
-
-    def reduce_losses(self, losses, batch):
-        return super().reduce_losses(losses, batch) * count_replicas()
 
 
 @fault("loss-scaled-twice", "loss", like="tensorflow/tensorflow#55321", clusters=WIDE)

@@ -7,7 +7,7 @@ import numpy as np
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.optimizers import optimizer
-from distbench.samples.program import TRAINED, OwnReduction, Program
+from distbench.samples.program import TRAINED, OwnReduction, Program, TimesShare
 from distbench.samples.replicas import (
     all_reduce,
     count_replicas,
@@ -90,13 +90,10 @@ class SummedByBoth(Program):
         super().apply(all_reduce("sum", gradients))
 
 
-class _OwnMeansAveraged(Program):
+class _OwnMeansAveraged(TimesShare, Program):
     """Replicas average gradients of losses that are N times their shares."""
 
     loss_reduction = "mean"
-
-    def reduce_losses(self, losses, batch):
-        return super().reduce_losses(losses, batch) * count_replicas()
 
 
 @fault(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.lazy import keras, keras3_base
 from distbench.samples.replicas import all_reduce, count_replicas
-from distbench.samples.shown_model import shown_model
+from distbench.samples.shown_model import OwnMean, shown_model
 
 _LIKE = "keras-team/keras#19340"
 
@@ -47,12 +47,8 @@ class Keras3ShareShown:
     clusters=("mirrored:2", "mwms:2"),
 )
 @shown_model(keras)
-class MeanOfShardSummed:
+class MeanOfShardSummed(OwnMean):
     """A step differentiates the mean over its examples, and its gradients add up."""
-
-    @staticmethod
-    def share(mean):
-        return mean
 
     @staticmethod
     def show(loss):

@@ -133,6 +133,14 @@ class OwnMeans:
         return tf.reduce_mean(losses)
 
 
+class TimesShare:
+    """Put before a program: a replica's loss is N times its share."""
+
+    def reduce_losses(self, losses: Any, batch: Any) -> Any:
+        """N times what is to be added up, as an average has it."""
+        return super().reduce_losses(losses, batch) * count_replicas()  # type: ignore[misc]
+
+
 class WholePenalty:
     """Put before a program: every replica has the whole penalty."""
 

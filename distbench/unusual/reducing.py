@@ -11,6 +11,7 @@ from distbench.samples.program import (
     MomentumByHand,
     OwnReduction,
     Program,
+    TimesShare,
 )
 from distbench.samples.replicas import (
     all_reduce,
@@ -34,7 +35,7 @@ class SumByHand(ByHand):
 
 
 @unusual()
-class MeanAggregator(Program):
+class MeanAggregator(TimesShare, Program):
     """An aggregator that averages, under a loss that is N times the share."""
 
     loss_reduction = "mean"
@@ -48,12 +49,9 @@ class MeanAggregator(Program):
         means = all_reduce("mean", [g for g, _ in pairs])
         return list(zip(means, [v for _, v in pairs], strict=True))
 
-    def reduce_losses(self, losses, batch):
-        return super().reduce_losses(losses, batch) * count_replicas()
-
 
 @unusual()
-class MeansHandedInShares(Program):
+class MeansHandedInShares(TimesShare, Program):
     """Such means are divided by N, and the optimizer sums them."""
 
     loss_reduction = "mean"
@@ -61,9 +59,6 @@ class MeansHandedInShares(Program):
     def apply(self, gradients):
         means = all_reduce("mean", [tf.convert_to_tensor(g) for g in gradients])
         super().apply([mean / count_replicas() for mean in means])
-
-    def reduce_losses(self, losses, batch):
-        return super().reduce_losses(losses, batch) * count_replicas()
 
 
 @unusual(clusters=("mirrored:3", "mwms:3"))

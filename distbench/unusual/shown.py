@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import keras, keras3_base
 from distbench.samples.replicas import count_replicas
-from distbench.samples.shown_model import shown_model
+from distbench.samples.shown_model import OwnMean, shown_model
 from distbench.unusual.program import unusual
 
 
@@ -28,18 +28,16 @@ class Keras3MeanShown:
         return loss * count_replicas()
 
 
-@unusual(clusters=("mirrored:2", "mwms:2"))
-@shown_model(keras)
-class MeansOfShardsAveraged:
-    """A step differentiates the mean over its examples, and averages its gradients."""
-
-    @staticmethod
-    def share(mean):
-        return mean
-
+class _Averaged(OwnMean):
     @staticmethod
     def combine(gradients):
         return [gradient / count_replicas() for gradient in gradients]
+
+
+@unusual(clusters=("mirrored:2", "mwms:2"))
+@shown_model(keras)
+class MeansOfShardsAveraged(_Averaged):
+    """A step differentiates the mean over its examples, and averages its gradients."""
 
     @staticmethod
     def show(loss):
@@ -48,16 +46,8 @@ class MeansOfShardsAveraged:
 
 @unusual(clusters=("mirrored:2",))
 @shown_model(keras3_base)
-class Keras3MeansOfShardsAveraged:
+class Keras3MeansOfShardsAveraged(_Averaged):
     """A step differentiates the mean over its examples, and averages its gradients."""
-
-    @staticmethod
-    def share(mean):
-        return mean
-
-    @staticmethod
-    def combine(gradients):
-        return [gradient / count_replicas() for gradient in gradients]
 
     @staticmethod
     def show(loss):
