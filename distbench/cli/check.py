@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distbench.cli.arguments import DTYPE, KERAS, SEED, STEPS, TARGET
+from distbench.cluster import list_forms
 from distbench.engine_names import ENGINES
 from distbench.errors import BadInputError
 
@@ -30,7 +31,7 @@ def check(
             "-c",
             "--cluster",
             metavar="SPEC",
-            help="Cluster: one, mirrored:R, central:R, mwms:W, mwms:WxR, ps:W+P, "
+            help=f"Cluster: {', '.join(list_forms())}, "
             "each with @gpu or @cpu if wanted; may be repeated. "
             "[default: mirrored:2, mwms:2]",
         ),

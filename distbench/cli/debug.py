@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from distbench.cli.arguments import DTYPE, KERAS, PATH, SEED, WORKLOAD, read_verdict
+from distbench.cluster import spell_kinds
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def debug(
             "-c",
             "--cluster",
             metavar="SPEC",
-            help="one, mirrored:R, central:R or mwms:W. [default: mwms:2]",
+            help=f"{spell_kinds(lambda kind: not kind.scheduled)}. [default: mwms:2]",
         ),
     ] = None,
     step: Annotated[

@@ -6,7 +6,7 @@ from distbench.cluster.kind import ClusterKind
 from distbench.cluster.kinds import KINDS
 from distbench.cluster.numbers import ALL
 from distbench.cluster.spec import ONE, ClusterSpec, Device, Role, Task
-from distbench.cluster.wording import spell_kinds, write_grammar
+from distbench.cluster.wording import list_forms, spell_kinds, write_grammar
 
 GRAMMAR = write_grammar()
 
@@ -20,5 +20,6 @@ __all__ = [
     "Device",
     "Role",
     "Task",
+    "list_forms",
     "spell_kinds",
 ]

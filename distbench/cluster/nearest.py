@@ -8,7 +8,7 @@ import re
 from distbench.cluster.kind import outline
 from distbench.cluster.kinds import KINDS
 from distbench.cluster.numbers import COUNT, MOST, NUMBER
-from distbench.cluster.wording import write_grammar
+from distbench.cluster.wording import list_forms, write_grammar
 from distbench.errors import BadInputError, find_near, suggest
 
 _ANY_NUMBER = r"-?[0-9]+"
@@ -37,7 +37,7 @@ def explain_refusal(text: str, body: str, device: str) -> BadInputError:
 
 def _find_wrong_number(body: str) -> str:
     """The number but for which a text would be a spec; empty if it is not that."""
-    shapes = {outline(form) for kind in KINDS.values() for form in kind.forms}
+    shapes = {outline(form) for form in list_forms()}
     if re.sub(_ANY_NUMBER, "#", body.replace("all", "#")) not in shapes:
         return ""
     numbers = re.findall(_ANY_NUMBER, body)

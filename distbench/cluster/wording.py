@@ -8,9 +8,14 @@ from distbench.cluster.kind import ClusterKind
 from distbench.cluster.kinds import KINDS
 
 
+def list_forms() -> tuple[str, ...]:
+    """How specs are written, those of one kind after those of another."""
+    return tuple(form for kind in KINDS.values() for form in kind.forms)
+
+
 def write_grammar() -> str:
     """Every form that a spec may have."""
-    forms = " | ".join(form for kind in KINDS.values() for form in kind.forms)
+    forms = " | ".join(list_forms())
     return f"{forms}, each with @cpu or @gpu behind it if wanted; a number may be 'all'"
 
 
