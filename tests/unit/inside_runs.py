@@ -145,3 +145,13 @@ def _make_trace(
         values=dict(values),
         notes={INTERMEDIATES: made_to_json(made)},
     )
+
+
+def add_up(parts: Sequence[Any]) -> list[Any]:
+    """What replicas have of a sum over all of them, each."""
+    return [sum(parts)] * len(parts)
+
+
+def share(values: Any) -> Any:
+    """A replica's part of the mean over all examples."""
+    return np.sum(values) / np.float32(len(ROWS))
