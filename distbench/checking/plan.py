@@ -175,6 +175,7 @@ def plan_scenarios(
     if kind != "optimizer":
         _check_brought(target, kind, options)
     workloads, paths = _list_work(kind, options)
+    faults = tuple(str(Fault.parse(text)) for text in options.faults)
     machine = expect_machine(options, machine)
     before = ""
     if options.restore_from is not None:
@@ -200,7 +201,7 @@ def plan_scenarios(
                 in_flight=options.in_flight,
                 partitioner=options.partitioner or "",
                 restore_partitioner=options.restore_partitioner or "",
-                faults=tuple(str(Fault.parse(text)) for text in options.faults),
+                faults=faults,
                 examples=options.examples if workload in WORKLOADS else 0,
                 loss_weight=options.loss_weight,
             ),

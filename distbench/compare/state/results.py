@@ -53,11 +53,11 @@ def list_results(
     known = {(t.key.step, t.key.variable): not is_total_wrong(t) for t in totals}
     extremes = set(list_extremes(evidence, noise))
     known |= dict.fromkeys(list_given_alike(evidence, noise), True)
+    shown = dict.fromkeys(extremes, True) | known
     idle = set(list_idle(evidence))
     for metric in evidence.observed.metrics:
         if not _starts_alike(evidence, metric):
             continue
-        shown = dict.fromkeys(extremes, True) | known
         if _is_unknown(evidence, metric, shown, idle):
             yield from _pair_multiples(evidence, noise, metric, idle)
             continue
