@@ -11,7 +11,7 @@ import numpy as np
 from distbench.compare.arrays.values import densify, measure_errors
 from distbench.compare.state.measured_noise import measure_noise
 from distbench.evidence import Evidence
-from distbench.trace import UPDATED, WHOLE, TraceKey, Value
+from distbench.trace import UPDATED, WHOLE, TraceKey, Value, Values
 from distbench.trace.shards import recut_shards
 
 
@@ -55,9 +55,23 @@ def _find_other(
     evidence: Evidence, given: Mapping[TraceKey, Value]
 ) -> tuple[TraceKey, ...]:
     """Where state is not the reference's, by more than noise."""
-    # In another order of the examples such a rule gives something else as well.
-    ordered = tuple(t for t in evidence.twins if not t.notes.get("permuted"))
-    noise = measure_noise(replace(evidence, twins=ordered))
+    asked = {(k.phase, k.variable) for k in given if k.phase in UPDATED}
+    noise = measure_noise(
+        replace(
+            evidence,
+            twins=tuple(
+                replace(
+                    twin,
+                    values=Values(twin.values).keep(
+                        lambda key: (key.phase, key.variable) in asked
+                    ),
+                )
+                for twin in evidence.twins
+                # In another order such a rule gives something else as well.
+                if not twin.notes.get("permuted")
+            ),
+        )
+    )
     found = []
     for key, value in given.items():
         expected = evidence.reference.get(key)

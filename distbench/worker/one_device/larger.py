@@ -32,7 +32,8 @@ def limits_larger(feeder: Feeder, recorded: Trace) -> bool:
     """Whether one device changes larger gradients, and left all of a run as they are.
 
     A clip does so, and of one that was never needed nobody knows whether it comes
-    before or behind the sum. A step on a batch with larger numbers tells. Where that
+    before or behind the sum. A step on a batch with larger numbers tells, if the graph
+    does not say that nothing is changed. Where that
     makes no gradient larger, as behind a tanh, or no single one is the replica's, as of
     micro-steps, what each tape gives is multiplied: such a step has to be traced.
 
@@ -41,6 +42,8 @@ def limits_larger(feeder: Feeder, recorded: Trace) -> bool:
         recorded: What it recorded in them.
     """
     reference = feeder.reference
+    if reference.hands_on_as_given:
+        return False
     if not reference.session.tapped or not _hands_on(recorded):
         return False
     made = _take_larger_batch(reference)

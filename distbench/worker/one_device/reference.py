@@ -39,6 +39,7 @@ from distbench.worker.subjects.sizes import find_sizes
 from distbench.worker.taps.collect import State
 from distbench.worker.taps.draws import draws_on, find_draws, find_seeds
 from distbench.worker.taps.exchanged import Exchanged
+from distbench.worker.taps.handed_on import hands_on_as_given
 
 
 class Reference:
@@ -78,6 +79,7 @@ class Reference:
         self.draws = find_draws(graph)
         self.seeds = find_seeds(graph)
         self.graph = graph
+        self.hands_on_as_given = hands_on_as_given(session.board.seen)
         self.handed.leads_own = not program.shards_known and bool(self._list_led_own())
         self.built = session.read_state()
         self.initial: State = dict(self.built)

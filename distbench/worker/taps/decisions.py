@@ -48,8 +48,11 @@ _LOOPS = (WhileBodyFuncGraph, WhileCondFuncGraph)
 
 
 def has_decisions(graph: Any) -> bool:
-    """Whether a traced step decides anything by a single number."""
-    return any(map(_decides, list_ops(graph)))
+    """Whether a traced step decides anything by a single number.
+
+    What is asserted of it decides nothing: another step is an error.
+    """
+    return any(_decides(op) and not _is_asserted(op) for op in list_ops(graph))
 
 
 class Decisions:
@@ -191,3 +194,16 @@ def _decides(op: Any) -> bool:
     if op.outputs[0].dtype == tf.bool:
         return bool(_CONDITIONS.match(op.type))
     return op.type in (*_LIMITS, *_STAIRS)
+
+
+def _is_asserted(op: Any) -> bool:
+    """Whether assertions alone take what an op gives, or what conditions make of it."""
+    takers = [taker for tensor in op.outputs for taker in tensor.consumers()]
+    return bool(takers) and all(
+        taker.type == "Assert" or (_is_condition(taker) and _is_asserted(taker))
+        for taker in takers
+    )
+
+
+def _is_condition(op: Any) -> bool:
+    return [tensor.dtype for tensor in op.outputs] == [tf.bool]
