@@ -141,12 +141,12 @@ class ReferenceJobs:
         limits = goes_on and limits_larger(feeder, recorded)
         guards = goes_on and leaves_out_overflow(reference, recorded)
         own_left_out = leaves_out_own_data(reference, tier)
-        probes = dict(Probes(reference, recorded).record(tier))
+        probes = dict(Probes(reference, recorded, copying).record(tier))
         probes.update(split_odd(reference, tier, recorded, probes))
         counted = find_counted(reference, tier, recorded, copying) or find_placed(
             reference, tier, recorded, probes, copying
         )
-        inside = look_inside(reference, tier, recorded, probes)
+        inside = look_inside(reference, tier, recorded, probes, copying)
         if inside is not None:
             write_trace(inside, folder, "inside")
         for number, moved in enumerate(copying.record_rounded(tier)):

@@ -5,18 +5,24 @@ Where a run passes by its own shards, that shows what is taken of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from distbench.evidence import Tier
-from distbench.trace import COMPUTED, WHOLE, Trace
+from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Value
 from distbench.worker.one_device.fed import FedSteps
 from distbench.worker.one_device.made_up import make_up
 from distbench.worker.one_device.reference import Reference
+from distbench.worker.one_device.twins import Twins
 from distbench.worker.process.failures import SubjectError
 
 
 def look_inside(
-    reference: Reference, tier: Tier, recorded: Trace, probes: Mapping[str, Trace]
+    reference: Reference,
+    tier: Tier,
+    recorded: Trace,
+    probes: Mapping[str, Trace],
+    twins: Twins,
 ) -> Trace | None:
     """The global batch and each shard alone, with intermediate values of the losses.
 
@@ -25,6 +31,7 @@ def look_inside(
         tier: Which one.
         recorded: What that gave.
         probes: Further runs, as `Probes.record` has them.
+        twins: Tell rounding of the same tier.
 
     Returns:
         Losses and what they are made of, under their own names, local gradients, and a
@@ -34,7 +41,8 @@ def look_inside(
         workload of the bench.
     """
     session = reference.session
-    if _is_known(reference) or _make_up(reference, recorded, probes):
+    find_margin = partial(twins.find_margin, tier)
+    if _is_known(reference) or _make_up(reference, recorded, probes, find_margin):
         return None
     batch, values = reference.draw(0), session.make_values()
     session.look_inside(of_steps=False)
@@ -70,7 +78,10 @@ def _is_known(reference: Reference) -> bool:
 
 
 def _make_up(
-    reference: Reference, recorded: Trace, probes: Mapping[str, Trace]
+    reference: Reference,
+    recorded: Trace,
+    probes: Mapping[str, Trace],
+    find_margin: Callable[[TraceKey, Value], float],
 ) -> bool:
     """Whether losses and gradients of shards make up the batch's in the first step.
 
@@ -83,4 +94,4 @@ def _make_up(
         if key.phase in COMPUTED
     }
     alone = probes.get("exchanged", recorded)
-    return make_up(alone, due, reference.shards, reference.narrowest)
+    return make_up(alone, due, reference.shards, reference.narrowest, find_margin)

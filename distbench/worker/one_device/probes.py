@@ -11,12 +11,13 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from distbench.evidence import Tier
-from distbench.trace import COMPUTED, Trace, TraceKey, Value
+from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Value
 from distbench.worker.one_device.exchanged import give_exchanged, scale_exchanged
 from distbench.worker.one_device.joint import start_jointly
 from distbench.worker.one_device.met import let_meet
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.repeating import repeat_rows
+from distbench.worker.one_device.twins import Twins
 from distbench.worker.state.handles import Handles
 from distbench.worker.state.values import are_near, have_same_bits
 from distbench.worker.stepping.program import count_batch, take_examples
@@ -37,11 +38,13 @@ class Probes:
     Args:
         reference: Ran all its steps before.
         recorded: What that gave.
+        twins: Tell rounding of the same tier.
     """
 
-    def __init__(self, reference: Reference, recorded: Trace) -> None:
+    def __init__(self, reference: Reference, recorded: Trace, twins: Twins) -> None:
         self._reference = reference
         self._recorded = recorded
+        self._twins = twins
         self._session = reference.session
 
     def record(self, tier: Tier) -> Mapping[str, Trace]:
@@ -87,8 +90,8 @@ class Probes:
             ],
         }
         doubled = self._probe("doubled", self._list_repeated(2), tier, keeps_led=True)
-        plain = [n for n in (1.0, 2.0) if self._grows(doubled, 0, largest, n)]
-        odd = self._find_odd(doubled, plain)
+        plain = [n for n in (1.0, 2.0) if self._grows(doubled, 0, largest, n, tier)]
+        odd = self._find_odd(doubled, plain, tier)
         thrice = self._list_repeated(3, {*odd, *((s, largest) for s in steps)})
         return {
             "regrouped": self._probe("regrouped", map(self._regroup, first), tier),
@@ -184,7 +187,7 @@ class Probes:
         }
 
     def _find_odd(
-        self, doubled: Trace, plain: Collection[float]
+        self, doubled: Trace, plain: Collection[float], tier: Tier
     ) -> set[tuple[int, int]]:
         """Steps and replicas whose shards do not grow as the largest of the first does.
 
@@ -193,6 +196,7 @@ class Probes:
         Args:
             doubled: Every shard with each of its examples twice.
             plain: How many times as much the largest has so, where that is 1 or 2.
+            tier: See `record`.
         """
         found = {
             (key.step, key.replica) for key, _ in doubled.select(phase="local_gradient")
@@ -200,18 +204,26 @@ class Probes:
         return {
             place
             for place in (found if plain else ())
-            if not any(self._grows(doubled, *place, times) for times in plain)
+            if not any(self._grows(doubled, *place, times, tier) for times in plain)
         }
 
-    def _grows(self, doubled: Trace, step: int, replica: int, times: float) -> bool:
+    def _grows(
+        self, doubled: Trace, step: int, replica: int, times: float, tier: Tier
+    ) -> bool:
         """Whether the double of a shard has so many times as much of each gradient."""
-        return all(
-            value is not None and are_near(value, twice, None, part=times)
-            for key, twice in doubled.select(
-                step=step, phase="local_gradient", replica=replica
-            )
-            for value in [self._recorded.get(key)]
-        )
+
+        def is_multiple(key: TraceKey, twice: Value) -> bool:
+            value, whole = self._recorded.get(key), self._recorded.get(key.at(WHOLE))
+            if value is None:
+                return False
+            is_near = are_near(value, twice, None, part=times)
+            if is_near or whole is None:
+                return is_near
+            noise = self._twins.find_margin(tier, key, whole)
+            return are_near(value, twice, None, part=times, noise=noise)
+
+        found = doubled.select(step=step, phase="local_gradient", replica=replica)
+        return all(is_multiple(key, twice) for key, twice in found)
 
     def _probe(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,8 @@ class Rearranged:
     def is_made_up(self, due: Gradients) -> bool:
         """Whether the shards' gradients make up these of the batch."""
         sizes = [len(order) for r, order in self.orders.items() if r != WHOLE]
-        return make_up(self._recorded, due, sizes, self.dtype)
+        find_margin = partial(self._twins.find_margin, self.tier)
+        return make_up(self._recorded, due, sizes, self.dtype, find_margin)
 
     def run(self, replica: int, order: Order, move: int = 0) -> Gradients:
         """Gradients of other examples; empty where the subject refuses them.

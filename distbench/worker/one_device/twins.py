@@ -11,15 +11,33 @@ from typing import Any
 import numpy as np
 
 from distbench.evidence import Tier
-from distbench.trace import GRADIENTS, STATE, WHOLE, Phase, Recorded, Trace, Values
+from distbench.trace import (
+    GRADIENTS,
+    STATE,
+    WHOLE,
+    Phase,
+    Recorded,
+    Trace,
+    TraceKey,
+    Value,
+    Values,
+)
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import take_whole
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import count_digits, find_counts, perturb
+from distbench.worker.state.values import (
+    count_digits,
+    find_counts,
+    perturb,
+    widen,
+)
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.collect import State, put_back
 
+_MARGIN = 8
+"""So many times as far as it takes a twin may rounding take what is made of shards, of
+which each rounds by itself."""
 _TWINS = 4
 _ROUNDED: tuple[Phase, ...] = ("loss", *GRADIENTS)
 _TWINS_OF_CHANCE = 16
@@ -39,12 +57,36 @@ class Twins:
         self._counts: dict[Tier, set[tuple[str, int]]] = {}
         self._count = _TWINS if reference.repeats else _TWINS_OF_CHANCE
         self._takes_any_order = True
+        self._recorded: dict[Tier, tuple[Trace, ...]] = {}
 
     def record(self, tier: Tier) -> tuple[Trace, ...]:
         """All steps of a tier; none of one in which nothing is rounded."""
-        if tier == "exact":
-            return ()
-        return self._try_orders(self._record, tier)
+        if tier != "exact":
+            self._recorded[tier] = self._try_orders(self._record, tier)
+        return self._recorded.get(tier, ())
+
+    def find_margin(self, tier: Tier, key: TraceKey, value: Value) -> float:
+        """How far rounding may take a gradient or loss from what one device has of it.
+
+        That is much of one whose terms cancel, as of a bias before a softmax over what
+        it is added to. Another order of the examples may be more than rounding. 0 where
+        nothing tells: in a free run, twins have states of their own after a step.
+
+        Args:
+            tier: Of which twins were recorded.
+            key: What the whole batch gives, or as part of it a shard.
+            value: That of the whole batch.
+        """
+        twins = self._recorded.get(tier, ())
+        if tier == "free" and key.step > 0:
+            return 0.0
+        moved = [t.get(key.at(WHOLE)) for t in twins if not t.notes.get("permuted")]
+        due = widen(value)
+        wide = [widen(other) for other in moved if other is not None]
+        if any(array.shape != due.shape for array in wide):
+            return 0.0
+        errors = [np.max(np.abs(array - due), initial=0.0) for array in wide]
+        return _MARGIN * float(max(errors, default=0.0))
 
     def _try_orders(
         self, record: Callable[[Tier], tuple[Trace, ...]], tier: Tier

@@ -31,7 +31,12 @@ def have_same_bits(left: Value | None, right: Value) -> bool:
 
 
 def are_near(
-    left: Value, right: Value, dtype: str | None, *, part: float = 1.0
+    left: Value,
+    right: Value,
+    dtype: str | None,
+    *,
+    part: float = 1.0,
+    noise: float = 0.0,
 ) -> bool:
     """Whether two values agree in half of the digits of their largest element.
 
@@ -40,6 +45,7 @@ def are_near(
         right: Another one.
         dtype: In which they were computed; None is what they lie in.
         part: As what part of the left one the right one is meant.
+        noise: How far apart any element may be all the same.
     """
     wide = widen(left) * part, widen(right)
     if wide[0].shape != wide[1].shape:
@@ -48,7 +54,7 @@ def are_near(
     with np.errstate(invalid="ignore"):
         error = float(np.max(np.abs(wide[1] - wide[0]), initial=0.0))
     size = float(np.max(np.abs(wide[0]), initial=0.0))
-    return error <= 2.0 ** (-digits / 2) * size
+    return error <= max(2.0 ** (-digits / 2) * size, noise)
 
 
 def fit_part(left: Value | None, right: Value | None) -> float:
