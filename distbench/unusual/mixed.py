@@ -181,3 +181,10 @@ class MeanBesideSumInBfloat16(BrainFloat):
     def average(self, values):
         """Their mean over the global batch, or the replica's share of it."""
         return take_share(values, self.examples)
+
+
+@unusual()
+class FindsItsScale(MixedProgram):
+    """The first loss scale is too large, so steps are left out until one is found."""
+
+    scale = 2.0**24

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,36 @@ def test_what_breaks_repetition_is_told_and_can_be_pinned(
     assert pinned["settings"]["op_determinism"] is True
     assert pinned["variables"]["TF_DETERMINISTIC_OPS"] == "1"
     assert pinned["variables"]["NCCL_PROTO"] == "Simple"
+
+
+def _compare(own: list[float], found: list[float]) -> tuple[bool, bool]:
+    """Runs in a task: whether a loss, and any value, is the same but for rounding."""
+    import numpy as np
+
+    from distbench.trace import TraceKey
+    from distbench.worker.one_device.taken_twice import are_alike
+    from distbench.worker.state.values import are_near
+
+    key = TraceKey(step=0, phase="local_gradient", variable="kernel")
+    first, second = (np.asarray(values, np.float32) for values in (own, found))
+    return (
+        are_alike({key: first}, {key: second}, "float32"),
+        are_near(first, second, "float32"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "same"),
+    [
+        ([1.0, math.inf, math.nan], True),
+        ([1.0 + 1e-6, math.inf, math.nan], True),
+        ([1.1, math.inf, math.nan], False),
+        ([1.0, -math.inf, math.nan], False),
+        ([1.0, 2.0, math.nan], False),
+        ([1.0, math.inf, 2.0], False),
+    ],
+)
+def test_what_is_not_finite_repeats_itself(found: list[float], same: bool) -> None:
+    """Of float16 that overflows as long as a loss scale is too large."""
+    results = distbench.run(_compare, "one", args=([1.0, math.inf, math.nan], found))
+    assert list(results.values()) == [(same, same)]

@@ -16,7 +16,7 @@ from distbench.worker.one_device.ordered import Ordering
 from distbench.worker.one_device.rearranged import Gradients, Order, Rearranged
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.twins import Twins
-from distbench.worker.state.values import are_near, count_digits, widen
+from distbench.worker.state.values import are_near, count_digits, find_half, widen
 
 _MOST = 256
 """Examples of a batch: each is a few runs of a step."""
@@ -163,9 +163,8 @@ def list_by_place(step: Rearranged, names: Sequence[str]) -> list[str]:
 def _adds_up(due: Value, whole: Value, apart: Sequence[Value], dtype: str) -> bool:
     """Whether one change is the sum of others; not where so many are too coarse."""
     values = [widen(due), widen(whole), *map(widen, apart)]
-    digits = count_digits(dtype)
-    share = _ROUNDINGS * len(apart) * 2.0**-digits
-    if share > 2.0 ** (-digits / 2):
+    share = _ROUNDINGS * len(apart) * 2.0 ** -count_digits(dtype)
+    if share > find_half(dtype):
         return False
     rest = values[1] - values[0] - sum(one - values[0] for one in values[2:])
     size = max(float(np.max(np.abs(value), initial=0.0)) for value in values)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from distbench.trace import COMPUTED, WHOLE, TraceKey, Value
-from distbench.worker.state.values import are_near, widen
+from distbench.worker.state.values import (
+    find_half,
+    have_same_bits,
+    measure_gap,
+    measure_largest,
+    widen,
+)
 
 if TYPE_CHECKING:
     from distbench.worker.one_device.reference import Reference
@@ -46,13 +50,15 @@ def are_alike(
     if own.keys() != found.keys():
         return False
     for phase in COMPUTED:
-        pairs = [(widen(own[k]), widen(found[k])) for k in own if k.phase == phase]
-        if any(a.shape != b.shape for a, b in pairs):
-            return False
-        left, right = (
-            np.concatenate([side[place].ravel() for side in pairs] or [np.zeros(0)])
-            for place in (0, 1)
-        )
-        if not are_near(left, right, dtype):
+        keys = [key for key in own if key.phase == phase]
+        gap = max((_measure(own[key], found[key]) for key in keys), default=0.0)
+        if gap and gap > find_half(dtype) * max(
+            measure_largest(widen(own[key])) for key in keys
+        ):
             return False
     return True
+
+
+def _measure(left: Value, right: Value) -> float:
+    same = have_same_bits(left, right)
+    return 0.0 if same else measure_gap(widen(left), widen(right))

@@ -48,13 +48,34 @@ def are_near(
         noise: How far apart any element may be all the same.
     """
     wide = widen(left) * part, widen(right)
-    if wide[0].shape != wide[1].shape:
-        return False
-    digits = count_digits(dtype or get_numbers(left).dtype.name)
+    share = find_half(dtype or get_numbers(left).dtype.name)
+    return measure_gap(*wide) <= max(share * measure_largest(wide[0]), noise)
+
+
+def find_half(dtype: str) -> float:
+    """Half of the digits of a dtype, as a share of what has them all."""
+    return float(2.0 ** (-count_digits(dtype) / 2))
+
+
+def measure_gap(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> float:
+    """How far apart two elements in the same place are at most; equal Inf or NaN is 0.
+
+    Infinite where one alone has such a number, and between two shapes.
+    """
+    if left.shape != right.shape:
+        return math.inf
     with np.errstate(invalid="ignore"):
-        error = float(np.max(np.abs(wide[1] - wide[0]), initial=0.0))
-    size = float(np.max(np.abs(wide[0]), initial=0.0))
-    return error <= max(2.0 ** (-digits / 2) * size, noise)
+        gaps = np.asarray(np.abs(right - left))
+    if not np.isfinite(gaps).all():
+        gaps[(left == right) | (np.isnan(left) & np.isnan(right))] = 0.0
+        gaps[np.isnan(gaps)] = math.inf
+    return float(np.max(gaps, initial=0.0))
+
+
+def measure_largest(array: npt.NDArray[np.float64]) -> float:
+    """The largest size of an element, but for those that are Inf or NaN."""
+    sizes = np.abs(array)
+    return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
 
 
 def fit_part(left: Value | None, right: Value | None) -> float:
