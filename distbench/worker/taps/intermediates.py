@@ -10,7 +10,7 @@ import linecache
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import tensorflow as tf
@@ -32,7 +32,7 @@ _DISTRIBUTE = "/tensorflow/python/distribute/"
 _STEP = "step"
 """Stands where names have the number of a loss."""
 
-SCOPE = re.compile(r"(?:^|/)replica_(\d+)/")
+_SCOPE = re.compile(r"(?:^|/)replica_(\d+)/")
 """The scope of names in which a strategy traces a replica that is not the first one."""
 
 Keep = Callable[[str, Any], None]
@@ -104,7 +104,7 @@ class Intermediates:
     ) -> None:
         if not traced:
             return
-        found = _find_sources(traced, partial(self._is_of_replica, local))
+        found = _find_sources(traced, cache(partial(self._is_of_replica, local)))
         names = _name_tensors(found, number)
         # Another replica of this task has the same names.
         if len({*self.made, *names.values()}) > _MOST:
@@ -148,17 +148,23 @@ class Intermediates:
             takers = {_find_taker(taker) for taker in op.outputs[0].consumers()}
             # What a strategy takes where replicas meet is given to any of them.
             return None if local in takers or takers <= {None} else False
-        scope = SCOPE.search(op.name)
+        scope = find_scope(op)
         if scope is not None:
-            return int(scope[1]) == local
+            return scope == local
         return local == 0 or _find_place(op.device) == self._devices[local]
+
+
+def find_scope(op: Any) -> int | None:
+    """The replica in whose scope an op is; None of the first one's, and outside."""
+    scope = _SCOPE.search(op.name)
+    return None if scope is None else int(scope[1])
 
 
 def _find_taker(op: Any) -> int | None:
     """The replica that has an op in its step; None of what a strategy does for all."""
-    scope = SCOPE.search(op.name)
+    scope = find_scope(op)
     if scope is not None:
-        return int(scope[1])
+        return scope
     return 0 if _list_own_frames(op) else None
 
 

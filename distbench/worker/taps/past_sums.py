@@ -21,7 +21,7 @@ from distbench.worker.state.graphs import list_called, list_ops
 from distbench.worker.state.handles import READS
 from distbench.worker.taps.backwards import Backwards, is_communicated, is_eager
 from distbench.worker.taps.callers import find_caller, name_line
-from distbench.worker.taps.intermediates import SCOPE
+from distbench.worker.taps.intermediates import find_scope
 
 _READING = (*READS, "VariableShape")
 
@@ -73,8 +73,7 @@ def _adds_replicas(op: Any, replicas: int) -> bool:
     """
     if op.type != "AddN" or len(op.inputs) != replicas or replicas < 2:
         return False
-    scopes = [SCOPE.search(given.op.name) for given in op.inputs]
-    return {int(scope[1]) if scope else 0 for scope in scopes} == set(range(replicas))
+    return {find_scope(given.op) or 0 for given in op.inputs} == set(range(replicas))
 
 
 def _name_draws(op: Any) -> Iterator[str]:
