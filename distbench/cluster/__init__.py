@@ -8,11 +8,8 @@ from distbench.cluster.numbers import ALL
 from distbench.cluster.spec import ONE, ClusterSpec, Device, Role, Task
 from distbench.cluster.wording import list_forms, spell_kinds, write_grammar
 
-GRAMMAR = write_grammar()
-
 __all__ = [
     "ALL",
-    "GRAMMAR",
     "KINDS",
     "ONE",
     "ClusterKind",
@@ -22,4 +19,5 @@ __all__ = [
     "Task",
     "list_forms",
     "spell_kinds",
+    "write_grammar",
 ]

@@ -7,7 +7,7 @@ import re
 import pytest
 from input_checks import check_resolved, check_spec_text
 
-from distbench.cluster import ALL, GRAMMAR, ClusterSpec, Task
+from distbench.cluster import ALL, ClusterSpec, Task, write_grammar
 from distbench.errors import BadInputError
 
 
@@ -74,7 +74,7 @@ def test_a_number_that_cannot_be_is_told_by_itself(
     expected = f"a number must be from 1 to 9999, or 'all'. Received: {number}."
     with pytest.raises(BadInputError, match=re.escape(expected)) as refused:
         ClusterSpec.parse(text)
-    assert str(refused.value).endswith(f"{GRAMMAR}. Did you mean '{nearest}'?")
+    assert str(refused.value).endswith(f"{write_grammar()}. Did you mean '{nearest}'?")
     ClusterSpec.parse(nearest)
 
 
