@@ -162,7 +162,7 @@ class KeptState:
         """
         for name, number in self.program.shown.items():
             key = TraceKey(step=step, phase="loss", variable=f"{SHOWN}{name}")
-            values[key] = np.array(number)
+            values[key] = number
         with self.strategy.scope():
             for name, metric in self._metrics.items():
                 result = read_result(metric)

@@ -53,7 +53,7 @@ class Program:
     loss_reduction: LossReduction = None
     differentiated = False
     averages = False
-    shown: Mapping[str, float] = MappingProxyType({})
+    shown: Mapping[str, np.ndarray] = MappingProxyType({})
     is_compiled = False
     calls_python = False
 

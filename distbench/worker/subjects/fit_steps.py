@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from distbench.trace.dtypes import find_dtype
 from distbench.worker.state.ancestry import list_ancestry
 from distbench.worker.stepping.at_once import trace_at_once
 from distbench.worker.stepping.program import count_batch
@@ -91,7 +92,7 @@ class FitStep:
         self._session.draws.tell_examples(shards)
         self._model.train_function = self._function
         history = self._model.fit(_make_dataset(shards), steps_per_epoch=1, verbose=0)
-        self._session.program.shown = _read_shown(history)
+        self._session.program.shown = _read_shown(history, self._model)
 
 
 class ScheduledFitStep(FitStep):
@@ -121,12 +122,16 @@ def make_fit_step(session: Session, model: Any, *, at_once: bool = True) -> FitS
     return kind(session, model, at_once=at_once)
 
 
-def _read_shown(history: Any) -> dict[str, float]:
-    """The numbers that `fit` shows; a step of the user's may return anything."""
+def _read_shown(history: Any, model: Any) -> dict[str, np.ndarray]:
+    """The numbers that `fit` shows; a step of the user's may return anything.
+
+    They come as Python's own, which have more digits than what they were computed in.
+    """
     shown = getattr(history, "history", None) or {}
     last = {name: np.asarray(found[-1]) for name, found in shown.items() if found}
+    dtype = np.promote_types(np.float32, find_dtype(model.variable_dtype))
     return {
-        str(name): float(value)
+        str(name): np.asarray(value, dtype)
         for name, value in last.items()
         if value.ndim == 0 and value.dtype.kind in "biuf"
     }
