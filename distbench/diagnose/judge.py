@@ -42,6 +42,7 @@ from distbench.diagnose.readings.notes import (
     note_uncompared,
     note_unread,
 )
+from distbench.diagnose.readings.overflowing import leave_overflowing
 from distbench.diagnose.readings.owners import name_owners
 from distbench.diagnose.readings.reading import Reading, list_readings
 from distbench.diagnose.readings.weighed import Weighed
@@ -66,7 +67,7 @@ _GENERIC = ("unexplained", "replicas-diverged")
 def judge(evidence: Evidence) -> Judgement:
     """Compare everything, find where the chain breaks first, and say why."""
     with np.errstate(all="ignore"):
-        evidence = add_absent(name_owners(evidence))
+        evidence, overflowing = leave_overflowing(add_absent(name_owners(evidence)))
         if evidence.subject.averages:
             evidence = take_shares(evidence)
         noise = measure_noise(evidence)
@@ -89,6 +90,7 @@ def judge(evidence: Evidence) -> Judgement:
     judgement = _demand_state(evidence, judgement)
     notes = [
         judgement.message,
+        overflowing,
         note_sizes(evidence.reference),
         note_padded(evidence.reference),
         note_left_out(evidence.reference),

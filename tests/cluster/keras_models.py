@@ -38,6 +38,26 @@ def make_late() -> Any:
     return model
 
 
+def make_half() -> Any:
+    """A layer in float16, and a loss that shows no rounding of the variables."""
+    import tf_keras as keras
+
+    hidden = keras.layers.Dense(8, "tanh", dtype="mixed_float16")
+    layers = [hidden, keras.layers.Dense(1, dtype="float32")]
+    model = keras.Sequential([keras.layers.Input((4,)), *layers])
+    rule = keras.optimizers.SGD(0.001)
+    model.compile(keras.mixed_precision.LossScaleOptimizer(rule), "mse")
+    return model
+
+
+def draw_wide(step: int) -> Any:
+    """Targets whose losses a shard of 8 examples alone may take beyond float16."""
+    return draw(step, 16, 4), 9 * draw(step, 16, 1)
+
+
+make_half.data = draw_wide  # type: ignore[attr-defined]
+
+
 def make_several_steps() -> Any:
     """Steps that Keras 2 is to take several of at once."""
     import tf_keras as keras

@@ -26,6 +26,7 @@ def _check(name: str, cluster: str):
     [
         ("keras_models.py:make_dense", "mwms:2"),
         ("keras_models.py:make_late", "mirrored:2"),
+        ("keras_models.py:make_half", "mirrored:2"),
         ("keras_models.py:make_keras3", "mirrored:2"),
         ("keras_models.py:make_mean_penalty", "mirrored:2"),
         ("keras_models.py:many_inputs", "mwms:2"),
