@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from distbench.compare.arrays.copies import are_same
 from distbench.diagnose.judge import judge
+from distbench.diagnose.readings.overflowing import leave_steps, list_overflowing
 from distbench.diagnose.stages.beside import goes_before
 from distbench.diagnose.stages.of_losses import is_of_losses
 from distbench.evidence import Evidence
@@ -78,7 +79,7 @@ def confirm_first(
     if seen is not None:
         # What goes before the right value is made of the same gradients as it was.
         corrected = replace(
-            corrected,
+            leave_steps(corrected, list_overflowing(seen)),
             fed=replace(corrected.fed, sums=seen.fed.sums),
             subject=replace(
                 corrected.subject,

@@ -42,7 +42,11 @@ from distbench.diagnose.readings.notes import (
     note_uncompared,
     note_unread,
 )
-from distbench.diagnose.readings.overflowing import leave_overflowing
+from distbench.diagnose.readings.overflowing import (
+    leave_steps,
+    list_overflowing,
+    note_overflowing,
+)
 from distbench.diagnose.readings.owners import name_owners
 from distbench.diagnose.readings.reading import Reading, list_readings
 from distbench.diagnose.readings.weighed import Weighed
@@ -67,7 +71,9 @@ _GENERIC = ("unexplained", "replicas-diverged")
 def judge(evidence: Evidence) -> Judgement:
     """Compare everything, find where the chain breaks first, and say why."""
     with np.errstate(all="ignore"):
-        evidence, overflowing = leave_overflowing(add_absent(name_owners(evidence)))
+        evidence = add_absent(name_owners(evidence))
+        overflowing = list_overflowing(evidence)
+        evidence = leave_steps(evidence, overflowing)
         if evidence.subject.averages:
             evidence = take_shares(evidence)
         noise = measure_noise(evidence)
@@ -90,7 +96,7 @@ def judge(evidence: Evidence) -> Judgement:
     judgement = _demand_state(evidence, judgement)
     notes = [
         judgement.message,
-        overflowing,
+        note_overflowing(overflowing),
         note_sizes(evidence.reference),
         note_padded(evidence.reference),
         note_left_out(evidence.reference),

@@ -58,6 +58,29 @@ def draw_wide(step: int) -> Any:
 make_half.data = draw_wide  # type: ignore[attr-defined]
 
 
+def make_keras3_half() -> Any:
+    """The same in Keras 3, whose loss scale asks the gradients of each replica."""
+    import keras
+
+    hidden = keras.layers.Dense(16, "relu", dtype="mixed_float16")
+    output = keras.layers.Dense(1, dtype="mixed_float16")
+    wide = keras.layers.Activation("linear", dtype="float32")
+    model = keras.Sequential([keras.layers.Input((8,)), hidden, output, wide])
+    rule = keras.optimizers.Adam(1e-3)
+    model.compile(keras.optimizers.LossScaleOptimizer(rule), "mse")
+    return model
+
+
+def draw_near(step: int) -> Any:
+    """Targets whose losses the whole batch alone takes beyond float16."""
+    rng = np.random.default_rng(step)
+    features = rng.normal(size=(16, 8)).astype("float32")
+    return features, 3 * rng.normal(size=(16, 1)).astype("float32")
+
+
+make_keras3_half.data = draw_near  # type: ignore[attr-defined]
+
+
 def make_several_steps() -> Any:
     """Steps that Keras 2 is to take several of at once."""
     import tf_keras as keras

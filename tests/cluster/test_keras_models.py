@@ -53,6 +53,13 @@ def test_correct_models_pass(name: str, cluster: str) -> None:
 
 
 @LONG
+def test_a_step_that_one_device_leaves_out_alone_is_not_judged() -> None:
+    verdict = _check("keras_models.py:make_keras3_half", "mirrored:2")
+    assert verdict.status is Status.PASS, describe_verdict(verdict)
+    assert "either the replicas' shares overflow or" in verdict.runs[0].message
+
+
+@LONG
 @pytest.mark.parametrize(
     "name", ["keras_steps.py:make_micro_steps", "keras_steps.py:make_adversaries"]
 )

@@ -11,7 +11,9 @@ from gradient_values import to_array
 from training_simulator import KERNEL, observe
 
 from distbench.diagnose.judge import judge
+from distbench.diagnose.readings.overflowing import list_overflowing
 from distbench.evidence import Evidence
+from distbench.fed import Fed
 from distbench.trace import WHOLE, Trace, TraceKey
 from distbench.verdict import Status
 
@@ -68,7 +70,7 @@ def skip(seen: dict[int, tuple[int, ...]], *, later: float = 1.0) -> Evidence:
 def test_a_step_that_a_share_of_a_mean_leaves_out_is_not_judged() -> None:
     judgement = judge(skip({1: (0,)}))
     assert judgement.status is Status.PASS
-    assert f"in step {_STEP} shares of a mean overflow" in judgement.message
+    assert f"in step {_STEP} either" in judgement.message
 
 
 @pytest.mark.parametrize("seen", [{1: (2,)}, {0: (1,)}, _ALONE])
@@ -84,3 +86,43 @@ def test_one_that_overflows_for_another_reason_is(
 def test_a_mistake_in_another_step_is_told() -> None:
     (found,) = judge(skip({1: (0,)}, later=1.5)).findings
     assert (found.step, found.variables) == (_STEP + 1, (KERNEL,))
+
+
+def overflow_on_one_device(*, is_fed: bool) -> Evidence:
+    """A run of which one device leaves out a step, for the mean overflows.
+
+    Args:
+        is_fed: Whether it takes the step where it is given the replicas' sums.
+    """
+    evidence = observe(replicas=2, sparse=False, steps=_STEP + 2)
+    reference = evidence.reference
+    replay = evidence.fed.replays["reduced_gradient"]
+
+    def leave(trace: Trace, key: TraceKey, value: Any) -> Any:
+        if key.step != _STEP:
+            return value
+        if key.phase in ("slot", "variable", "iterations"):
+            return reference.values[replace(key, step=_STEP - 1, replica=WHOLE)]
+        is_spoilt = trace is reference and key.phase == "local_gradient"
+        if is_spoilt and (key.variable, key.replica) == (KERNEL, WHOLE):
+            return np.full_like(to_array(value), np.inf)
+        return value
+
+    def join(trace: Trace) -> Trace:
+        values = {key: leave(trace, key, v) for key, v in trace.values.items()}
+        return replace(trace, values=values)
+
+    fed = evidence.fed if is_fed else Fed(replays={"reduced_gradient": join(replay)})
+    return replace(evidence, reference=join(reference), fed=fed)
+
+
+def test_a_step_that_one_device_leaves_out_whatever_it_is_given_is_not_judged() -> None:
+    evidence = overflow_on_one_device(is_fed=False)
+    assert list_overflowing(evidence) == {_STEP}
+    judgement = judge(evidence)
+    assert judgement.status is Status.PASS, judgement.findings
+    assert f"in step {_STEP} either" in judgement.message
+
+
+def test_one_that_it_takes_with_the_replicas_sums_is() -> None:
+    assert not list_overflowing(overflow_on_one_device(is_fed=True))

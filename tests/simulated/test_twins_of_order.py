@@ -44,3 +44,21 @@ def test_an_order_that_moves_a_gradient_in_each_step_widens_no_bound(phase):
 def test_what_an_order_moves_now_and_then_is_noise():
     evidence = permute_twin(observe(), steps=(1,), phases=["reduced_gradient"])
     assert measure_widest(evidence) > 0.1
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_kink_that_a_narrow_dtype_crosses_is_no_order(is_turned):
+    """One of the runs that lose more than a twin is led by another branch."""
+    phases = ["local_gradient"]
+    evidence = observe()
+    turned, *_ = permute_twin(evidence, steps=(1,), phases=phases).twins
+    noise = measure_noise(evidence, [replace(turned, notes={"permuted": is_turned})])
+    assert not noise.ordered
+    error, _ = noise.limits[("local_gradient", KERNEL, 0), None]
+    assert error > 0.1
+
+
+def test_an_order_is_told_by_twins_alone():
+    phases = ["local_gradient"]
+    evidence = permute_twin(observe(), steps=(1,), phases=phases)
+    assert measure_noise(evidence, evidence.twins[1:]).ordered

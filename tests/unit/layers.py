@@ -149,7 +149,8 @@ _TAKES = {
     "checking": "",
     "checking.detailing": "compare.arrays details evidence flight trace",
     "checking.confirm": (
-        "compare.arrays diagnose diagnose.stages evidence trace verdict"
+        "compare.arrays diagnose diagnose.readings diagnose.stages evidence trace "
+        "verdict"
     ),
     "checking.origin": "compare.arrays evidence launch scenario target trace verdict",
     "checking.kept": "errors escape evidence scenario trace.files",

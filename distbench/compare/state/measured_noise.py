@@ -66,17 +66,26 @@ class Sample:
 Samples = dict[Pool, list[Sample]]
 
 
-def measure_noise(evidence: Evidence) -> Noise:
-    """Compare each twin with the reference, value by value."""
+def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
+    """Compare each twin with the reference, value by value.
+
+    Args:
+        evidence: What was seen, with its twins.
+        rounded: Further twins, moved by what a narrower dtype loses. Whether an order
+            matters they do not tell: near a kink, as of a ReLU, one of them now and
+            then is led another way.
+    """
     wholes: dict[TraceKey, Whole] = {}
     samples: dict[bool, Samples] = {True: {}, False: {}}
-    for twin in evidence.twins:
-        permuted = bool(twin.notes.get("permuted", False))
-        _compare_twin(evidence, twin, samples[permuted], wholes)
+    turned = [twin for twin in rounded if _is_permuted(twin)]
+    for twin in (*evidence.twins, *(t for t in rounded if not _is_permuted(t))):
+        _compare_twin(evidence, twin, samples[_is_permuted(twin)], wholes)
     limits = _limit_pools(samples[False])
     ordered = bool(samples[False]) and _depends_on_order(samples[True], limits)
     if not ordered and not _is_reduced_by_order(samples[True], limits):
         queues = _list_kept_in_order(evidence, samples[True], limits)
+        for twin in turned:
+            _compare_twin(evidence, twin, samples[True], wholes)
         for pool, found in samples[True].items():
             if pool not in queues:
                 samples[False].setdefault(pool, []).extend(found)
@@ -148,7 +157,7 @@ def measure_rounded(evidence: Evidence, spoilt: frozenset[int]) -> Noise | None:
         replace(t, values=Values(t.values).keep(lambda key: key.step not in steps))
         for t in moved
     ]
-    noise = measure_noise(replace(evidence, twins=(*finite, *evidence.twins)))
+    noise = measure_noise(evidence, finite)
     return None if noise.ordered else noise
 
 
@@ -219,6 +228,10 @@ def _compare_runs(first: Trace, *again: Trace) -> Samples:
                 size = measure_finite(expected)
                 _add_sample(samples, key, base, expected, seen, size)
     return samples
+
+
+def _is_permuted(twin: Trace) -> bool:
+    return bool(twin.notes.get("permuted", False))
 
 
 def _compare_twin(
