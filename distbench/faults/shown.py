@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.lazy import keras, keras3_base
 from distbench.samples.replicas import all_reduce, count_replicas
-from distbench.samples.shown_model import OwnMean, shown_model
+from distbench.samples.shown_model import OwnMean, scale_gradient, shown_model
 
 _LIKE = "keras-team/keras#19340"
 
@@ -53,3 +53,46 @@ class MeanOfShardSummed(OwnMean):
     @staticmethod
     def show(loss):
         return loss / count_replicas()
+
+
+class _RightShare:
+    """A step returns the right share, and sums what it is differentiated to."""
+
+    @staticmethod
+    def show(loss):
+        return loss
+
+
+_OF_MODEL = ("hidden/kernel", "hidden/bias", "output/kernel", "output/bias")
+
+
+@fault(
+    "loss-not-scaled",
+    "local_gradient",
+    _OF_MODEL,
+    like="keras-team/keras#19891",
+    clusters=("mirrored:2",),
+)
+@shown_model(keras)
+class ShareTimesBelow(_RightShare):
+    """The loss is the right share, and a function below it has N times its gradient."""
+
+    @staticmethod
+    def share(mean):
+        return scale_gradient(mean, count_replicas()) / count_replicas()
+
+
+@fault(
+    "loss-scaled-twice",
+    "local_gradient",
+    _OF_MODEL,
+    like="keras-team/keras#19891",
+    clusters=("mirrored:2",),
+)
+@shown_model(keras)
+class ShareDividedBelow(_RightShare):
+    """The loss is the right share, and a function below it has 1/N of its gradient."""
+
+    @staticmethod
+    def share(mean):
+        return scale_gradient(mean, 1 / count_replicas()) / count_replicas()

@@ -69,6 +69,16 @@ class OwnMean:
         return mean
 
 
+def scale_gradient(value: Any, factor: float) -> Any:
+    """A value as it is; what it is made of gets so many times its gradient."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
+    def keep(x: Any) -> tuple[Any, Callable[[Any], Any]]:
+        return tf.identity(x), lambda upstream: factor * upstream
+
+    return keep(value)
+
+
 def shown_model(keras: Any) -> Any:
     """Make a factory of a class that says what its step returns."""
     return lambda subject: ShownModel(keras, subject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.samples.lazy import keras, keras3_base
 from distbench.samples.replicas import count_replicas
-from distbench.samples.shown_model import OwnMean, shown_model
+from distbench.samples.shown_model import OwnMean, scale_gradient, shown_model
 from distbench.unusual.program import unusual
 
 
@@ -48,6 +48,24 @@ class MeansOfShardsAveraged(_Averaged):
 @shown_model(keras3_base)
 class Keras3MeansOfShardsAveraged(_Averaged):
     """A step differentiates the mean over its examples, and averages its gradients."""
+
+    @staticmethod
+    def show(loss):
+        return loss
+
+
+@unusual(clusters=("mirrored:2",))
+@shown_model(keras)
+class ShareTimesBelowAveraged:
+    """A function below the right share has N times its gradient, which is averaged."""
+
+    @staticmethod
+    def share(mean):
+        return scale_gradient(mean, count_replicas()) / count_replicas()
+
+    @staticmethod
+    def combine(gradients):
+        return [gradient / count_replicas() for gradient in gradients]
 
     @staticmethod
     def show(loss):

@@ -30,6 +30,7 @@ from distbench.compare.arrays.values import (
     measure_norm,
     name_value,
 )
+from distbench.compare.nature.averaged_losses import is_nearer_mean
 from distbench.compare.nature.factor import Factors
 from distbench.compare.pairs.expected import Expected
 from distbench.compare.pairs.overflow import leave_infinite
@@ -108,14 +109,12 @@ class Pairs:
         addends = collect_addends(parts, rows, 1.0)
         total, terms = addends.add_up(), Widened(addends.totals)
         if key.phase == "loss":
-            mean = total / len(terms)
             kind = evidence.subject.loss_reduction
             if kind == "mean" or (
                 kind is None
-                and abs(float(mean - expected.total))
-                < abs(float(total - expected.total))
+                and is_nearer_mean(float(total), float(expected.total), len(terms))
             ):
-                total = mean
+                total = total / len(terms)
                 terms = Widened([term / len(terms) for term in terms])
         pair = Pair(
             key=key,

@@ -15,6 +15,7 @@ import numpy as np
 
 from distbench.compare.arrays.ratio import SAME, are_same_factors
 from distbench.compare.arrays.values import Array, densify, measure_norm
+from distbench.compare.nature.averaged_losses import averages_losses
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.judgement import Judgement
@@ -23,7 +24,6 @@ from distbench.trace import (
     COMPUTED,
     GRADIENTS,
     SUMMED,
-    WHOLE,
     Phase,
     Trace,
     TraceKey,
@@ -55,7 +55,7 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     if is_alone or judgement.status is not Status.FAIL:
         return None
     is_large = _find_large(evidence, judgement) is not None
-    if not is_large and not (_names_mean(judgement) and _averages_losses(evidence)):
+    if not is_large and not (_names_mean(judgement) and averages_losses(evidence)):
         return None
     return None if _adds_up(evidence) else take_shares(evidence)
 
@@ -158,22 +158,6 @@ def _find_large(evidence: Evidence, judgement: Judgement) -> Finding | None:
 
 def _names_mean(judgement: Judgement) -> bool:
     return any(f.code == _MEAN and f.confidence >= ALL for f in judgement.findings)
-
-
-def _averages_losses(evidence: Evidence) -> bool:
-    """Whether the replicas' losses are declared to be averaged, or come nearer so."""
-    declared = evidence.subject.loss_reduction
-    if declared is not None:
-        return declared == "mean"
-    key = TraceKey(step=0, phase="loss", variable="")
-    n = evidence.observed.replicas
-    whole = evidence.reference.get(key.at(WHOLE))
-    losses = [evidence.observed.get(key.at(replica)) for replica in range(n)]
-    found = [float(densify(loss)) for loss in losses if loss is not None]
-    if whole is None or len(found) < n:
-        return False
-    due, total = float(densify(whole)), sum(found)
-    return abs(total / n - due) < abs(total - due)
 
 
 def tells_more(evidence: Evidence, found: Judgement, averaged: Judgement) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 
 from distbench.compare.arrays.ratio import are_same_factors
 from distbench.compare.comparison import Judged
+from distbench.compare.nature.averaged_losses import averages_losses
 from distbench.diagnose.causes.chosen import explain_cases
 from distbench.diagnose.causes.exchange import (
     is_of_all,
@@ -62,8 +63,7 @@ def explain_root(
         if not losses and chain.shows("loss"):
             causes = tell_lost_gradient(context, causes)
             causes = tuple(_name_lost(cause, context.replicas) for cause in causes)
-            is_own = evidence.subject.differentiated
-            causes = tuple(map(_raise_scale if is_own else _tell_right_losses, causes))
+            causes = tuple(_place_scale(cause, context) for cause in causes)
         yield from report_causes(context, causes, gradients)
         return
     same = [cause for cause in causes if _is_same_factor(cause, of_loss)]
@@ -242,18 +242,24 @@ def _name_lost(cause: Explained, replicas: int) -> Explained:
     )
 
 
-def _raise_scale(cause: Explained) -> Explained:
-    """The scale of gradients whose tapes differentiate what is taken for a mean."""
-    return _raise_cause(cause) if cause.code in _SCALING else cause
+def _place_scale(cause: Explained, context: Context) -> Explained:
+    """The scale of gradients whose losses are as they should be.
 
-
-def _tell_right_losses(cause: Explained) -> Explained:
-    """The scale of a wrong loss that gradients alone have, whatever gave it to them."""
+    It lies in the loss if a tape differentiates that and has the mean of the own
+    examples: then it is N times its share, of which only the mean is one device's.
+    Whatever else gave it to the gradients has not been in the loss.
+    """
     if cause.code not in _SCALING:
         return cause
+    evidence, ratio = context.evidence, _find_ratio(cause)
+    is_own = evidence.subject.differentiated
+    is_share = not (is_own and averages_losses(evidence))
+    if not is_share and ratio and are_same_factors(ratio, context.replicas):
+        return _raise_cause(cause)
     words = (
-        "the losses that are returned are right, but the gradients are such as where "
-        f"{cause.detail}, or as of gradients that are divided by their own norm"
+        f"the losses that are {'differentiated' if is_own else 'returned'} are right, "
+        f"but the gradients are such as where {cause.detail}, or as of gradients that "
+        "are divided by their own norm"
     )
     return replace(cause, detail=words)
 
