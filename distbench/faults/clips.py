@@ -20,7 +20,7 @@ from distbench.samples.program import (
     Program,
     TimesShare,
 )
-from distbench.samples.replicas import all_reduce, is_last
+from distbench.samples.replicas import all_reduce, count_replicas, is_last
 from distbench.samples.warmed import Warmed
 from distbench.unusual.flowing_back import ElementsClippedOnTheWayBack
 from distbench.unusual.stepping import CountedMicroSteps, InTurn, MicroSteps
@@ -39,6 +39,16 @@ class EachNormClipped(Program):
 
     def transform(self, gradients):
         return [tf.clip_by_norm(gradient, 0.02) for gradient in gradients]
+
+
+@fault(_CLIP, _PHASE, DENSE, like="tensorflow/tensorflow#33929")
+class LargerNormsClipped(Program):
+    """The larger gradients are clipped, and the others rounded, on replicas alone."""
+
+    def transform(self, gradients):
+        if count_replicas() == 1:
+            return gradients
+        return [tf.clip_by_norm(gradient, 0.28) for gradient in gradients]
 
 
 @fault(_CLIP, _PHASE, TRAINED, like="LeelaChessZero/lczero-training#162", clusters=WIDE)

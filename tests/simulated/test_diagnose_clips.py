@@ -267,3 +267,25 @@ def test_another_factor_in_each_step_is_no_such_clip():
 
     (finding,) = judge(observe(Fault(reduce=reduce), sparse=False)).findings
     assert finding.code == "scale-error"
+
+
+def clip_rounding(value, limit):
+    """As TensorFlow does: what is below the limit is multiplied and divided by it."""
+    norm = float(np.linalg.norm(to_array(value)))
+    return scale(scale(value, limit), 1 / max(norm, limit))
+
+
+@pytest.mark.parametrize("some", [(0, 1), (1,)], ids=["all", "some"])
+def test_sums_below_the_limit_may_be_rounded(some):
+    """One device clips nothing, so these are held against the sums of their addends."""
+
+    def reduce(locals_, step):
+        clipped = [
+            {path: clip_rounding(g, 1.1) for path, g in own.items()} for own in locals_
+        ]
+        kept = [clipped[r] if r in some else own for r, own in enumerate(locals_)]
+        return [add_up(kept)] * len(locals_)
+
+    (finding,) = judge(observe(Fault(reduce=reduce), sparse=False)).findings
+    assert (finding.code, finding.replicas) == ("clip-before-reduction", some)
+    assert "to 1.1 before" in finding.explanation

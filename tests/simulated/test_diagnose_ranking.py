@@ -133,3 +133,16 @@ def test_what_is_the_nearest_of_many_may_be_so_by_chance(choices, left, accepted
     found = find_best(context, [cause])
     assert found is not None
     assert found.accepted == found.full == accepted
+
+
+def test_what_is_rounded_speaks_neither_for_a_cause_nor_against_it():
+    context = make_context([np.linspace(1.0, 2.0, 8), np.array([1e-8])])
+    predicted = {0: context.cases[0].observed}
+    told, silent = (
+        Hypothesis(code="x", predicted=predicted, detail="", rounded=rounded)
+        for rounded in ({1}, ())
+    )
+    assert find_best(context, [silent, told]).hypothesis is told
+    assert not find_best(context, [silent]).full
+    alone = Hypothesis(code="x", predicted={}, detail="", rounded={0, 1})
+    assert not find_best(context, [alone]).accepted

@@ -125,11 +125,13 @@ def _rate_hypothesis(
     """
     shares: list[float] = []
     full = True
-    count = len(context.cases)
+    asked = [n for n in range(len(context.cases)) if n not in hypothesis.rounded]
+    count = len(asked)
     draws = context.evidence.reference.draws
     needed = _NEEDED_OF_CHANCE if draws else NEEDED
-    for number, case in enumerate(context.cases):
-        if not full and (sum(shares) + count - number) < least * count:
+    for place, number in enumerate(asked):
+        case = context.cases[number]
+        if not full and (sum(shares) + count - place) < least * count:
             return None
         predicted = hypothesis.predicted.get(number)
         if predicted is None or number in beyond:
@@ -142,13 +144,14 @@ def _rate_hypothesis(
             share == 1.0 or (share >= needed and context.matches(case, predicted))
         )
     confidence = float(np.mean(shares)) if shares else 0.0
-    is_chance = _measure_chance(shares, numbers, hypothesis.choices) >= _MOST_CHANCE
+    counted = [numbers[number] for number in asked]
+    is_chance = _measure_chance(shares, counted, hypothesis.choices) >= _MOST_CHANCE
     return Ranked(
         hypothesis=hypothesis,
         confidence=confidence,
         least=min(shares, default=0.0),
         full=full and not is_chance,
-        is_chance=is_chance or sum(numbers) < _LEAST_NUMBERS,
+        is_chance=is_chance or sum(counted) < _LEAST_NUMBERS,
     )
 
 

@@ -139,6 +139,22 @@ def find_untouched(context: Context) -> dict[int, Source]:
     return found
 
 
+def list_rounded(context: Context) -> list[Source]:
+    """Plain sums of the replicas' gradients that are wrong by rounding alone.
+
+    They were held against that sum, and hardly anything was done to their addends:
+    TensorFlow multiplies by the limit and divides by it also what a clip leaves.
+    """
+    if context.phase not in SUMMED:
+        return []
+    return [
+        source
+        for source in list_known(context)
+        if source.case.against == SUM
+        and _is_plain_sum(context, source.case, source.terms)
+    ]
+
+
 def describe_untouched(context: Context) -> str:
     """Says so of wrong sums of which that is true, or `""`."""
     found = find_untouched(context)

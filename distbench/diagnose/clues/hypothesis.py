@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from distbench.compare.arrays.values import Array
@@ -28,6 +28,8 @@ class Hypothesis:
             addends, only such a cause can be true.
         choices: From how many values each number of a prediction was chosen as the
             nearest: then chance comes near as often.
+        rounded: Numbers of cases that are right under it but for rounding on their way:
+            these speak neither for it nor against it.
         advice: What to do, where the code's own advice does not fit.
     """
 
@@ -39,4 +41,5 @@ class Hypothesis:
     phase: Phase | None = None
     of_due: bool = False
     choices: int = 1
+    rounded: Collection[int] = ()
     advice: str = ""

@@ -10,11 +10,15 @@ import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares
 from distbench.compare.arrays.values import Array
-from distbench.diagnose.clues.addends import Source, list_sources
+from distbench.diagnose.clues.addends import Source, list_rounded, list_sources
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted
 from distbench.diagnose.clues.hypothesis import Hypothesis
-from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
+from distbench.diagnose.hypotheses.limits import (
+    find_below,
+    fit_limit,
+    sum_clipped,
+)
 from distbench.diagnose.hypotheses.norms import GlobalNorm
 
 _FEWEST = 2
@@ -49,10 +53,11 @@ def explain_by_clip_of_groups(context: Context) -> Iterator[Hypothesis]:
     groups = _find_groups(context, list_sources(context))
     if not any(len(group.paths) >= _FEWEST for group in groups):
         return
-    n = context.replicas
+    n, rounded = context.replicas, list_rounded(context)
     for mean, of_rows in itertools.product((1.0, 1.0 / n), (False, True)):
         predicted: dict[int, Array] = {}
         told: list[str] = []
+        below: set[int] = set()
         for group in groups:
             norm = GlobalNorm(
                 context, of_call=False, of_rows=of_rows, of=frozenset(group.paths)
@@ -64,6 +69,9 @@ def explain_by_clip_of_groups(context: Context) -> Iterator[Hypothesis]:
             if not context.match_all(made):
                 break
             predicted |= made
+            if mean == 1:
+                small = [s for s in rounded if s.case.key.variable in group.paths]
+                below |= find_below(small, norm, limit)
             told.append(_describe(group.paths, limit))
         if len(told) == len(groups):
             yield Hypothesis(
@@ -72,6 +80,7 @@ def explain_by_clip_of_groups(context: Context) -> Iterator[Hypothesis]:
                 detail=f"every replica clips {' and '.join(told)} before the replicas' "
                 f"gradients are {'added up' if mean == 1 else 'averaged'}",
                 of_due=True,
+                rounded=below,
             )
 
 

@@ -10,10 +10,14 @@ import numpy as np
 from distbench.compare.arrays.least_squares import solve_least_squares
 from distbench.compare.arrays.ratio import SAME
 from distbench.compare.arrays.values import Array
-from distbench.diagnose.clues.addends import Source, list_sources
+from distbench.diagnose.clues.addends import Source, list_rounded, list_sources
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
-from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
+from distbench.diagnose.hypotheses.limits import (
+    find_below,
+    fit_limit,
+    sum_clipped,
+)
 from distbench.diagnose.hypotheses.norms import Norm, list_norms
 from distbench.diagnose.names import name_replicas
 
@@ -25,7 +29,7 @@ def explain_by_clip_of_some(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase != "reduced_gradient" or context.replicas == 1:
         return
-    sources = list_sources(context)
+    sources, rounded = list_sources(context), list_rounded(context)
     some = _find_scaled(sources, context.replicas)
     if not 0 < len(some) < context.replicas:
         return
@@ -40,6 +44,7 @@ def explain_by_clip_of_some(context: Context) -> Iterator[Hypothesis]:
                 detail=f"{who} {words.format(limit)} before the replicas' gradients "
                 "are added up",
                 replicas=some,
+                rounded=find_below(rounded, own, limit),
             )
 
 

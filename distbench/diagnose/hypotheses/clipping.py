@@ -10,11 +10,20 @@ import numpy as np
 
 from distbench.compare.arrays.ratio import fit_ratio
 from distbench.compare.arrays.values import Array, densify
-from distbench.diagnose.clues.addends import ADDED, Source, list_sources
+from distbench.diagnose.clues.addends import (
+    ADDED,
+    Source,
+    list_rounded,
+    list_sources,
+)
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.clips_of_sums import DIFFERENT, SmallSums, are_apart
-from distbench.diagnose.hypotheses.limits import fit_limit, sum_clipped
+from distbench.diagnose.hypotheses.limits import (
+    find_below,
+    fit_limit,
+    sum_clipped,
+)
 from distbench.diagnose.hypotheses.norms import (
     ELEMENTS,
     TENSOR,
@@ -44,7 +53,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in ADDED:
         return
-    found = list_sources(context)
+    found, rounded = list_sources(context), list_rounded(context)
     small = SmallSums(context, found)
     n = context.replicas
     for words, norm, sources in list_norms(context, found):
@@ -74,6 +83,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
                 detail=f"every replica clips {what} before the "
                 f"replicas' gradients are {how}",
                 of_due=True,
+                rounded=find_below(rounded, norm, limit) if mean == 1 else (),
             )
 
 
@@ -115,7 +125,7 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
     sources = list_sources(context)
     if not all(_is_scaled_sum(context, source) for source in sources):
         return
-    small = SmallSums(context, sources)
+    rounded, small = list_rounded(context), SmallSums(context, sources)
     norms: list[tuple[str, Norm]] = [("each variable's gradient", TENSOR)]
     norms += [("all gradients", norm) for norm in list_global_norms(context)]
     for (of_what, norm), (made, join) in itertools.product(norms, _JOINED):
@@ -132,6 +142,7 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
             detail=f"the norm of {of_what} is clipped to {limit:.6g}, and taken for it "
             f"is {made} the replicas' own norms, which is not that of their sum",
             of_due=True,
+            rounded=find_below(rounded, joint, limit),
         )
 
 

@@ -38,6 +38,17 @@ def sum_clipped(source: Source, norm: Norm, limit: float, mean: float = 1.0) -> 
     return total
 
 
+def find_below(sources: Sequence[Source], norm: Norm, limit: float) -> frozenset[int]:
+    """Numbers of the values of which a clip leaves all addends as they are."""
+    return frozenset(
+        source.number
+        for source in sources
+        if all(
+            np.all(norm(source, place) <= limit) for place in range(len(source.terms))
+        )
+    )
+
+
 def fit_limit(sources: Sequence[Source], norm: Norm, mean: float = 1.0) -> float | None:
     """The limit that leaves least of what was observed; None if it would clip nothing.
 
