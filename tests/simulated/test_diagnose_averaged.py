@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evidence_changes import change_apart, change_evidence
-from gradient_values import add_up, clip_norm, scale
+from gradient_values import add_up, clip_all, clip_norm, scale, to_array
 from grouped_losses import SHARDS, against_the_others, by_statistics, sum_squares
 from grouped_training import Simulator
 from hidden_sums import WAYS, feed, feed_combined, hide_sums
@@ -48,7 +48,8 @@ def observe_means(combine, alone=clip, **setup):
     """Each replica's loss and gradient are those of its own mean."""
     return observe(
         Fault(
-            scale=lambda r, run: float(N), reduce=lambda own, step: [combine(own)] * N
+            scale=lambda r, run: float(N),
+            reduce=lambda own, step: _give_all(combine(own)),
         ),
         alone=map_all(alone),
         replicas=N,
@@ -58,6 +59,10 @@ def observe_means(combine, alone=clip, **setup):
         rule=RULE,
         **setup,
     )
+
+
+def _give_all(combined):
+    return combined if isinstance(combined, list) else [combined] * N
 
 
 def keep(value):
@@ -88,6 +93,64 @@ def test_the_same_of_an_average_that_nobody_saw(combine, alone, code, replicas):
     sums = tuple(feed(hidden, way, RULE, map_all(alone)) for way in WAYS)
     (finding,) = judge(change_evidence(hidden, sums=sums)).findings
     assert (finding.code, finding.replicas) == (code, replicas)
+
+
+def average_each(change):
+    return lambda own: average([change(gradients) for gradients in own])
+
+
+def clip_last(own):
+    return average([*own[:-1], map_all(clip)(own[-1])])
+
+
+def clip_groups(gradients):
+    """Two joint norms, each of every other variable, are clipped to 0.3."""
+    names = sorted(gradients)
+    groups = [{p: gradients[p] for p in some} for some in (names[::2], names[1::2])]
+    return {p: v for group in groups for p, v in clip_all(group, 0.3).items()}
+
+
+def set_norm(value):
+    return scale(value, 0.3 / np.linalg.norm(to_array(value)))
+
+
+@pytest.mark.parametrize(
+    ("combine", "words"),
+    [
+        (
+            average_clipped,
+            "gradient to 0.3 before the replicas' gradients are averaged",
+        ),
+        (clip_last, "2 alone clips the norm of each variable's gradient to 0.3 before"),
+        (clip_last, "the replicas' gradients are averaged"),
+        (average_each(clip_groups), "to 0.3 and the joint norm of "),
+        (average_each(map_all(set_norm)), "gradient to 0.3 before the replicas'"),
+        (average_each(map_all(np.tanh)), "hyperbolicus of its gradient; these are av"),
+        (average_each(map_all(np.sign)), "replaces its gradient by its sign ("),
+        (lambda own: own[0], "lacks the gradient of replicas 1, 2 ("),
+        (average_two, "lacks the gradient of replica 1 ("),
+        (
+            lambda own: map_all(lambda v: scale(v, 1 / 2))(add_up(own[1:])),
+            "lacks the gradient of replica 0, scaled to make up for it",
+        ),
+    ],
+    ids=[
+        "all",
+        "some",
+        "joined",
+        "groups",
+        "unit",
+        "tanh",
+        "sign",
+        "one",
+        "two",
+        "half",
+    ],
+)
+def test_numbers_of_the_own_gradients_are_told(combine, words):
+    """They are N times the shares that a wrong average is explained by."""
+    (finding,) = judge(observe_means(combine, keep, sparse=False)).findings
+    assert words in finding.explanation
 
 
 def test_a_sum_of_such_gradients_is_a_loss_that_is_not_scaled():

@@ -59,6 +59,27 @@ def list_sources(context: Context, *, own: bool = False) -> list[Source]:
     ]
 
 
+def tell_own(context: Context, number: float) -> float:
+    """A number of the addends, such as a limit, as one of the own gradients.
+
+    These are N times their shares, of which a wrong average is made.
+    """
+    return number * context.times_share
+
+
+def tell_joined(context: Context, mean: float = 1.0) -> str:
+    """What is made of the replicas' own gradients: of their shares it is an average.
+
+    Args:
+        context: The wrong values.
+        mean: What each addend is multiplied by, 1 or 1/N.
+    """
+    if mean == 1:
+        return "added up" if context.times_share == 1 else "averaged"
+    again = "" if context.times_share == 1 else ", and divided by N once more"
+    return f"averaged{again}"
+
+
 def list_known(context: Context, *, own: bool = False) -> Iterator[Source]:
     """Cases whose addends are known, each kind of phase in its own way."""
     for number, case in context.list_cases():

@@ -10,7 +10,13 @@ import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares
 from distbench.compare.arrays.values import Array
-from distbench.diagnose.clues.addends import Source, list_rounded, list_sources
+from distbench.diagnose.clues.addends import (
+    Source,
+    list_rounded,
+    list_sources,
+    tell_joined,
+    tell_own,
+)
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted
 from distbench.diagnose.clues.hypothesis import Hypothesis
@@ -72,13 +78,13 @@ def explain_by_clip_of_groups(context: Context) -> Iterator[Hypothesis]:
             if mean == 1:
                 small = [s for s in rounded if s.case.key.variable in group.paths]
                 below |= find_below(small, norm, limit)
-            told.append(_describe(group.paths, limit))
+            told.append(_describe(group.paths, tell_own(context, limit)))
         if len(told) == len(groups):
             yield Hypothesis(
                 code="clip-before-reduction",
                 predicted=predicted,
                 detail=f"every replica clips {' and '.join(told)} before the replicas' "
-                f"gradients are {'added up' if mean == 1 else 'averaged'}",
+                f"gradients are {tell_joined(context, mean)}",
                 of_due=True,
                 rounded=below,
             )

@@ -10,7 +10,13 @@ import numpy as np
 from distbench.compare.arrays.least_squares import solve_least_squares
 from distbench.compare.arrays.ratio import SAME
 from distbench.compare.arrays.values import Array
-from distbench.diagnose.clues.addends import Source, list_rounded, list_sources
+from distbench.diagnose.clues.addends import (
+    Source,
+    list_rounded,
+    list_sources,
+    tell_joined,
+    tell_own,
+)
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.limits import (
@@ -41,8 +47,8 @@ def explain_by_clip_of_some(context: Context) -> Iterator[Hypothesis]:
             yield Hypothesis(
                 code="clip-before-reduction",
                 predicted={s.number: sum_clipped(s, own, limit) for s in found},
-                detail=f"{who} {words.format(limit)} before the replicas' gradients "
-                "are added up",
+                detail=f"{who} {words.format(tell_own(context, limit))} before the "
+                f"replicas' gradients are {tell_joined(context)}",
                 replicas=some,
                 rounded=find_below(rounded, own, limit),
             )

@@ -15,6 +15,8 @@ from distbench.diagnose.clues.addends import (
     Source,
     list_rounded,
     list_sources,
+    tell_joined,
+    tell_own,
 )
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
@@ -67,13 +69,13 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
             if mean == 1:
                 # Of a mean no addends are left as they are.
                 predicted |= small.predict(norm, limit)
-            what = words.format(limit * context.times_share)
+            what = words.format(tell_own(context, limit))
             if n == 1:
                 # Nothing is added up, and one size is a factor as well as a limit.
                 if are_apart(sources, norm, limit):
                     yield _name_alone(context, sources, norm, what, predicted)
                 continue
-            how = "added up" if mean == 1 else "averaged"
+            how = tell_joined(context, mean)
             is_open = mean == 1 and context.times_share == 1
             if is_open and _clips_all(sources, norm, limit):
                 how += f" (to {n} times that, if they are averaged)"
@@ -139,8 +141,9 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
                 **{s.number: sum_clipped(s, joint, limit) for s in sources},
                 **small.predict(joint, limit),
             },
-            detail=f"the norm of {of_what} is clipped to {limit:.6g}, and taken for it "
-            f"is {made} the replicas' own norms, which is not that of their sum",
+            detail=f"the norm of {of_what} is clipped to "
+            f"{tell_own(context, limit):.6g}, and taken for it is {made} the replicas' "
+            "own norms, which is not that of their sum",
             of_due=True,
             rounded=find_below(rounded, joint, limit),
         )
@@ -198,17 +201,22 @@ def _is_refuted(
 
 
 def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
-    """Each replica goes on with its own gradient, clipped; nobody sums."""
+    """Each replica goes on with its own gradient, clipped; nobody sums.
+
+    That is N times its share, where shares are taken for it.
+    """
     if context.phase != "reduced_gradient" or context.replicas == 1:
         return
     found = list_sources(context, own=True)
-    code = name_missing_sum(context)
+    code, times = name_missing_sum(context), context.times_share
     for words, norm, sources in list_norms(context, found):
-        limit = fit_limit(sources, norm)
+        limit = fit_limit(sources, norm, times)
         if limit is not None:
+            what = words.format(tell_own(context, limit))
             yield Hypothesis(
                 code=code,
-                predicted={s.number: sum_clipped(s, norm, limit) for s in sources},
-                detail=f"each replica clips {words.format(limit)} and goes on with "
-                "what it has",
+                predicted={
+                    s.number: sum_clipped(s, norm, limit, times) for s in sources
+                },
+                detail=f"each replica clips {what} and goes on with what it has",
             )

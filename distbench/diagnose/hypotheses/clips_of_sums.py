@@ -9,7 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from distbench.compare.arrays.values import Array, densify
-from distbench.diagnose.clues.addends import Source, find_untouched, list_known
+from distbench.diagnose.clues.addends import (
+    Source,
+    find_untouched,
+    list_known,
+    tell_own,
+)
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.limits import find_share, fit_limit, sum_clipped
@@ -40,7 +45,10 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
         clip = words.format(limit)
         yield Hypothesis(
             code="clip-before-reduction",
-            predicted={s.number: sum_clipped(s, norm, limit) for s in plain},
+            predicted={
+                s.number: sum_clipped(s, norm, limit / context.times_share)
+                for s in plain
+            },
             detail=f"every replica clips {clip} before the replicas' gradients are "
             "added up: none is so large, and their sum is",
             of_due=True,
@@ -189,7 +197,8 @@ class SmallSums:
             number: sum_clipped(source, norm, limit)
             for number, source in self._untouched.items()
         }
-        due = {n for n in predicted if self._is_due(self._untouched[n], norm, limit)}
+        own = tell_own(self._context, limit)
+        due = {n for n in predicted if self._is_due(self._untouched[n], norm, own)}
         if len(due) < len(predicted) and self._are_due_clipped:
             return predicted
         return {number: predicted[number] for number in due}

@@ -9,7 +9,7 @@ import numpy as np
 from distbench.compare.arrays.pair import DIRECTION
 from distbench.compare.arrays.ratio import fit_common_ratio, fit_ratio
 from distbench.compare.arrays.values import Array, measure_norm, measure_size
-from distbench.diagnose.clues.addends import ADDED, list_sources
+from distbench.diagnose.clues.addends import ADDED, list_sources, tell_own
 from distbench.diagnose.clues.cases import find_tolerance, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
@@ -36,7 +36,7 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
         return
     sources = list_sources(context)
     for words, scale in (
-        ("its gradient by its sign", lambda _: 1.0),
+        ("its gradient by its sign", lambda _: 1 / context.times_share),
         (
             "its gradient by its sign times its mean absolute value",
             lambda term: float(np.mean(np.abs(term))) if term.size else 0.0,
@@ -81,8 +81,8 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
         yield Hypothesis(
             code=NONLINEAR,
             predicted={number: fit.ratio * vote for number, vote in votes.items()},
-            detail=f"every replica replaces its gradient by {fit.ratio:.6g} times its "
-            "sign",
+            detail=f"every replica replaces its gradient by "
+            f"{tell_own(context, fit.ratio):.6g} times its sign",
         )
 
 
@@ -109,11 +109,13 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
         fit = fit_common_ratio(
             (s.case.observed, sums[s.number]) for s in sources if s.arrived
         )
-        for length in (1.0,) if fit is None else (1.0, fit.ratio):
+        one = 1 / context.times_share
+        for length in (one,) if fit is None else (one, fit.ratio):
             yield Hypothesis(
                 code=NONLINEAR,
                 predicted={number: length * value for number, value in sums.items()},
-                detail=f"every replica scales {words.format(length)} before the sum",
+                detail=f"every replica scales "
+                f"{words.format(tell_own(context, length))} before the sum",
             )
 
 

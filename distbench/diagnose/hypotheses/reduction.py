@@ -169,7 +169,10 @@ def explain_by_subset(context: Context) -> Iterator[Hypothesis]:
     if context.phase not in SUMMED or n == 1:
         return
     for kept, lost in list_subsets(context):
-        for factor, words in ((1.0, ""), (n / len(kept), ", scaled to make up for it")):
+        for factor in (1.0, n / len(kept)):
+            # What is no mean counts as often as a share does, or as it is.
+            is_left = factor in (1.0, context.times_share)
+            words = "" if is_left else ", scaled to make up for it"
             yield Hypothesis(
                 code="replica-dropped",
                 predicted=_predict_terms(

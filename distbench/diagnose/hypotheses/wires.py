@@ -23,13 +23,13 @@ def explain_by_wire(context: Context) -> Iterator[Hypothesis]:
     """
     if context.phase not in ADDED or context.replicas == 1:
         return
-    sources = list_sources(context)
+    sources, times = list_sources(context), context.times_share
     for (words, send, receive), (undone, mean) in itertools.product(
         _WIRES, ((True, False), (True, True), (False, False), (False, True))
     ):
         predicted = {}
         for source in sources:
-            sent = np.asarray(sum(send(term) for term in source.terms))
+            sent = np.asarray(sum(send(times * term) for term in source.terms))
             sent = sent / len(source.terms) if mean else sent
             predicted[source.number] = receive(sent) if undone else sent
         how = "averaged" if mean else "added up"
