@@ -51,6 +51,20 @@ class LargerNormsClipped(Program):
         return [tf.clip_by_norm(gradient, 0.28) for gradient in gradients]
 
 
+@fault("missing-reduction", _PHASE, TRAINED, like="keras-team/keras#19308")
+class OwnNormsClipped(Program):
+    """Each replica clips its own larger gradients, and nobody sums."""
+
+    def apply(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if count_replicas() > 1:
+            dense = [tf.clip_by_norm(gradient, 0.28) for gradient in dense]
+        self._optimizer.apply_gradients(
+            zip(dense, self.trained(), strict=True),
+            experimental_aggregate_gradients=False,
+        )
+
+
 @fault(_CLIP, _PHASE, TRAINED, like="LeelaChessZero/lczero-training#162", clusters=WIDE)
 class GlobalNormClipped(Program):
     """The global norm is clipped on each replica."""

@@ -127,6 +127,10 @@ def set_norm(value):
         (average_each(map_all(set_norm)), "gradient to 0.3 before the replicas'"),
         (average_each(map_all(np.tanh)), "hyperbolicus of its gradient; these are av"),
         (average_each(map_all(np.sign)), "replaces its gradient by its sign ("),
+        (
+            lambda own: [map_all(lambda v: clip_norm(v, 2.5))(g) for g in own],
+            "clips the norm of each variable's gradient to 2.5 and goes on with what",
+        ),
         (lambda own: own[0], "lacks the gradient of replicas 1, 2 ("),
         (average_two, "lacks the gradient of replica 1 ("),
         (
@@ -142,6 +146,7 @@ def set_norm(value):
         "unit",
         "tanh",
         "sign",
+        "own",
         "one",
         "two",
         "half",

@@ -137,6 +137,13 @@ CASES = [
         setup={"rule": MOMENTUM},
     ),
     Case(
+        name="larger-own-norms-clipped-and-nothing-summed",
+        code="missing-reduction",
+        phase="reduced_gradient",
+        fault=Fault(reduce=own_clip(lambda v: clip_norm(v, 2.0))),
+        setup={"rule": MOMENTUM, "sparse": False},
+    ),
+    Case(
         name="own-elements-clipped-and-nothing-summed",
         code="missing-reduction",
         phase="reduced_gradient",

@@ -74,6 +74,21 @@ def test_numbers_of_each_replica_that_scale_a_sum_are_told(reduce, words):
     assert words in first.explanation
 
 
+def divide_own(locals_, step):
+    """Each replica's own gradients, each over a number that only it knows."""
+    return [
+        {p: scale(v, 1 / (1 + np.sum(np.abs(to_array(v))))) for p, v in g.items()}
+        for g in locals_
+    ]
+
+
+def test_own_gradients_that_each_replica_scales_are_not_reduced():
+    evidence = observe(Fault(reduce=divide_own), steps=3, sparse=False)
+    (finding,) = judge(evidence).findings
+    assert (finding.code, finding.phase) == ("missing-reduction", "reduced_gradient")
+    assert "its own gradient, times a number of its own: in " in finding.explanation
+
+
 @pytest.mark.first(1)
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_a_sum_of_some_that_is_clipped_lacks_the_others(replicas):

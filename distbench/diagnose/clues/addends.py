@@ -48,14 +48,15 @@ def list_sources(context: Context, *, own: bool = False) -> list[Source]:
 
     Args:
         context: The wrong values.
-        own: Whether a replica's value is made of its own gradient alone.
+        own: Whether a replica's value is made of its own gradient alone. One to which
+            nothing was done is as wrong, as nobody has added it up.
     """
     untouched = find_untouched(context)
     return [
         source
         for source in list_known(context, own=own)
         if source.number not in untouched
-        and not _is_plain_sum(context, source.case, source.terms)
+        and (own or not _is_plain_sum(context, source.case, source.terms))
     ]
 
 

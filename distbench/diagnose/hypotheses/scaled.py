@@ -19,6 +19,7 @@ from distbench.diagnose.clues.fit import (
     predict_rows,
 )
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
+from distbench.diagnose.hypotheses.reduction import name_missing_sum
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE, TraceKey
 
@@ -53,7 +54,9 @@ def explain_by_numbers_of_each(context: Context) -> Iterator[Hypothesis]:
             return
         predicted |= predict_rows([row], fitted)
     own = _find_own(told) if context.phase == "reduced_gradient" else ()
-    if own:
+    if own and all(map(_is_alone, told)):
+        yield _name_alone(context, predicted, own)
+    elif own:
         yield _name_own(predicted, own)
     elif told:
         yield from _name_weights(predicted, told)
@@ -69,6 +72,31 @@ def _find_own(told: Sequence[Told]) -> Sequence[Told]:
         if not are_alike(rows):
             return found
     return ()
+
+
+def _is_alone(told: Told) -> bool:
+    """Whether a replica's value holds its own gradient and no other."""
+    key, weights = told
+    others = np.delete(weights, key.replica)
+    return key.replica != WHOLE and bool(
+        np.all(np.abs(others) <= SAME * abs(weights[key.replica]))
+    )
+
+
+def _name_alone(
+    context: Context, predicted: dict[int, Array], own: Sequence[Told]
+) -> Hypothesis:
+    """Nobody adds up what each replica makes of its own gradient."""
+    words = ", ".join(
+        f"{weights[key.replica] / context.times_share:.4g} on replica {key.replica}"
+        for key, weights in own
+    )
+    return Hypothesis(
+        code=name_missing_sum(context),
+        predicted=predicted,
+        detail="each replica goes on with its own gradient, times a number of its own: "
+        f"in '{own[0][0].variable}' {words}",
+    )
 
 
 def _name_own(predicted: dict[int, Array], own: Sequence[Told]) -> Hypothesis:
