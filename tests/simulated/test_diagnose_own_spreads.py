@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from distbench.trace import WHOLE, Phase, TraceKey, Values, VariableInfo
 
 SIZES = (6, 4, 3)
 MEAN, VARIANCE = "mean", "variance"
+EVERY = slice(None)
 
 
 def key(path: str, replica: int, phase: Phase = "local_gradient") -> TraceKey:
@@ -35,17 +37,23 @@ def info(path: str, size: int) -> VariableInfo:
     )
 
 
-def make_context(width: int, share: float) -> Context:
+def make_context(
+    width: int, share: float, alive: slice = EVERY, sizes: Sequence[int] = SIZES
+) -> Context:
     """A program that hands over means and variances, and weighs them by examples.
 
     Args:
         width: Numbers of each.
         share: How much of the variance of the means a sum has.
+        alive: Which of them are not 0 in all examples.
+        sizes: Examples of each replica.
     """
     rng = np.random.default_rng(4)
-    shards = [rng.normal(loc=r, size=(n, width)) for r, n in enumerate(SIZES)]
+    lives = np.zeros(width)
+    lives[alive] = 1
+    shards = [lives * rng.normal(loc=r, size=(n, width)) for r, n in enumerate(sizes)]
     batch = np.concatenate(shards)
-    weights = np.asarray(SIZES) / sum(SIZES)
+    weights = np.asarray(sizes) / sum(sizes)
     means, variances = ([f(s, axis=0) for s in shards] for f in (np.mean, np.var))
     apart = np.square(np.asarray(means) - batch.mean(axis=0))
     evidence = Simulator(sum_squares).make_evidence()
@@ -73,11 +81,12 @@ def make_context(width: int, share: float) -> Context:
         dtype="float64",
         terms=tuple(variances),
     )
+    known = {"variables": infos, "shards": tuple(sizes), "replicas": len(sizes)}
     return Context(
         evidence=replace(
             evidence,
-            observed=replace(evidence.observed, values=observed, variables=infos),
-            reference=replace(evidence.reference, values=reference, variables=infos),
+            observed=replace(evidence.observed, values=observed, **known),
+            reference=replace(evidence.reference, values=reference, **known),
         ),
         phase="local_gradient",
         cases=(case,),
@@ -92,6 +101,16 @@ def test_a_variance_without_that_of_the_means_is_told_with_its_means() -> None:
     )
     assert list(found.predicted) == [0]
     assert "by which 'mean' is moved" in found.detail
+
+
+@pytest.mark.parametrize("alive", [slice(12), slice(500, 512)], ids=["first", "middle"])
+def test_a_few_numbers_that_lie_side_by_side_tell_it(alive: slice) -> None:
+    (found,) = explain_by_own_variances(make_context(1000, 0, alive))
+    assert "by which 'mean' is moved" in found.detail
+
+
+def test_so_many_replicas_that_few_numbers_fit_any_weights_are_told() -> None:
+    assert list(explain_by_own_variances(make_context(300, 0, sizes=(3, 4) * 31)))
 
 
 @pytest.mark.parametrize(

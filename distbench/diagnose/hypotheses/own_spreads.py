@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from distbench.compare.arrays.least_squares import fit_all, solve_least_squares
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, measure_norm
+from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
-from distbench.trace import WHOLE, SparseRows, Value, get_numbers
+from distbench.trace import WHOLE, SparseRows
 
 OF_OWN = "statistics-not-synchronized"
 _LEAST_BEYOND = 4
@@ -22,7 +23,8 @@ _LEAST_REMOVED = 30
 """So many times less is left with the distances than without them. Any other numbers
 remove some of what is left, and so much of it one time in 30⁴."""
 _FEW = 64
-"""So many numbers of a value are tried first, which rule out most variables."""
+"""So many numbers of a value are tried first, or a few for each weight of more: they
+rule out most variables."""
 
 
 def explain_by_own_variances(context: Context) -> Iterator[Hypothesis]:
@@ -63,16 +65,50 @@ def _find_means(part: Context) -> str:
         for name, info in part.infos.items()
         if name != case.key.variable and info.shape == case.observed.shape
     ]
-    for most in sorted({min(_FEW, case.observed.size), case.observed.size}):
-        sums = _find_sums(part, most) if names else None
-        if sums is None:
+    sums = _list_sums(part) if names else []
+    few = max(_FEW, 4 * (part.replicas + 1))
+    for tried in ([one.pick(few) for one in sums], sums):
+        lacking = _find_lacking(tried)
+        if lacking is None:
             return ""
-        names = [name for name in names if _makes_up(part, name, sums, most)]
+        names = [name for name in names if _makes_up(part, name, tried, lacking)]
     return next(iter(names), "")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Sum:
+    """What was seen of a wrong value, and some of its numbers, or all.
+
+    Attributes:
+        case: The wrong value.
+        own: Of each replica's own gradient, [numbers] each.
+        seen: Of what they were reduced to, [numbers].
+        due: Of what one device has, [numbers].
+        places: Which of the numbers of the value, made flat.
+    """
+
+    case: Pair
+    own: tuple[Array, ...]
+    seen: Array
+    due: Array
+    places: npt.NDArray[np.intp] | slice
+
+    def pick(self, count: int) -> _Sum:
+        """So many numbers at most: those in which most is lacking."""
+        if self.due.size <= count:
+            return self
+        places = np.argpartition(np.abs(self.due - self.seen), -count)[-count:]
+        return replace(
+            self,
+            own=tuple(one[places] for one in self.own),
+            seen=self.seen[places],
+            due=self.due[places],
+            places=places,
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class _Lacking:
     """Sums that are made of the replicas' own gradients, where due ones are not.
 
     Attributes:
@@ -86,29 +122,53 @@ class _Sums:
     left: float
 
 
-def _find_sums(part: Context, most: int) -> _Sums | None:
-    """So many numbers of each value at most; None where they tell of nothing."""
-    rows = [row for case in part.cases if (row := _find_sum(part, case)) is not None]
-    if len(rows) < len(part.cases):
+def _list_sums(part: Context) -> list[_Sum]:
+    """All numbers of each wrong value; empty where not all were seen."""
+    found = [one for case in part.cases if (one := _find_sum(part, case)) is not None]
+    return found if len(found) == len(part.cases) else []
+
+
+def _find_sum(part: Context, case: Pair) -> _Sum | None:
+    """Each replica's own gradient, and the sum that was seen, if these are dense."""
+    key = replace(case.key, phase="reduced_gradient", replica=0)
+    reduced = part.evidence.observed.get(key)
+    terms = part.find_terms(case)
+    is_dense = case.rows is None and not isinstance(reduced, SparseRows)
+    if not is_dense or reduced is None or not terms:
         return None
-    own = np.concatenate(
-        [np.stack([_pick(term, most) for term in terms], axis=1) for terms, _ in rows]
+    own = tuple(term.ravel() for term in terms)
+    return _Sum(
+        case=case,
+        own=own,
+        seen=densify(reduced).ravel(),
+        due=case.expected.ravel(),
+        places=slice(None),
     )
-    seen = np.concatenate([_pick(reduced, most) for _, reduced in rows])
-    due = np.concatenate([_pick(case.expected, most) for case in part.cases])
+
+
+def _find_lacking(sums: Sequence[_Sum]) -> _Lacking | None:
+    """What due sums have beside own gradients; None where they tell of nothing."""
+    if not sums:
+        return None
+    own = np.concatenate([np.stack(one.own, axis=1) for one in sums])
+    seen = np.concatenate([one.seen for one in sums])
+    due = np.concatenate([one.due for one in sums])
     left = _measure_rest(own, due)
     if fit_all(own, seen, SAME) is None or left <= SAME * measure_norm(due):
         return None
-    return _Sums(own, due, left)
+    return _Lacking(own, due, left)
 
 
-def _makes_up(part: Context, name: str, sums: _Sums, most: int) -> bool:
+def _makes_up(
+    part: Context, name: str, sums: Sequence[_Sum], lacking: _Lacking
+) -> bool:
     """Whether the distances of a variable's gradients are all that is left."""
-    apart = _find_distances(part, name, most)
-    if apart is None or len(sums.due) < part.replicas + 1 + _LEAST_BEYOND:
+    due = lacking.due
+    apart = _find_distances(part, name, sums)
+    if apart is None or len(due) < part.replicas + 1 + _LEAST_BEYOND:
         return False
-    rest = _measure_rest(np.column_stack([sums.own, apart]), sums.due)
-    return rest <= min(SAME * measure_norm(sums.due), sums.left / _LEAST_REMOVED)
+    rest = _measure_rest(np.column_stack([lacking.own, apart]), due)
+    return rest <= min(SAME * measure_norm(due), lacking.left / _LEAST_REMOVED)
 
 
 def _measure_rest(columns: Array, due: Array) -> float:
@@ -117,34 +177,18 @@ def _measure_rest(columns: Array, due: Array) -> float:
     return np.inf if weights is None else measure_norm(due - columns @ weights)
 
 
-def _pick(value: Value, most: int) -> Array:
-    """So many numbers of a dense value at most, flat, from all over it."""
-    numbers = get_numbers(value).ravel()
-    places = np.linspace(0, max(numbers.size - 1, 0), min(most, numbers.size))
-    return np.asarray(numbers[places.astype(np.int64)], np.float64)
-
-
-def _find_sum(part: Context, case: Pair) -> tuple[Sequence[Array], Value] | None:
-    """Each replica's own gradient, and the sum that was seen."""
-    key = replace(case.key, phase="reduced_gradient", replica=0)
-    reduced = part.evidence.observed.get(key)
-    terms = part.find_terms(case)
-    is_dense = case.rows is None and not isinstance(reduced, SparseRows)
-    return (terms, reduced) if is_dense and reduced is not None and terms else None
-
-
-def _find_distances(part: Context, name: str, most: int) -> Array | None:
+def _find_distances(part: Context, name: str, sums: Sequence[_Sum]) -> Array | None:
     """Σ n_r (m_r - m)² of a variable's gradients."""
     found: list[Array] = []
-    for case in part.cases:
-        key = replace(case.key, variable=name)
+    for one in sums:
+        key = replace(one.case.key, variable=name)
         whole = part.evidence.reference.get(key.at(WHOLE))
         own = part.evidence.observed.get_replicas(key)
         if whole is None or not own:
             return None
         if any(isinstance(value, SparseRows) for value in (whole, *own)):
             return None
-        distances = [_pick(one, most) - _pick(whole, most) for one in own]
-        sizes = np.asarray(part.get_shards(case), np.float64)
-        found.append(sizes @ np.square(distances))
+        mean, *means = (densify(value).ravel()[one.places] for value in (whole, *own))
+        sizes = np.asarray(part.get_shards(one.case), np.float64)
+        found.append(sizes @ np.square([each - mean for each in means]))
     return np.concatenate(found)
