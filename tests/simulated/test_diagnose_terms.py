@@ -82,9 +82,22 @@ def add_known_terms(run, knows_terms=True):
         ((1, 0.7), "scale-error", "number 2 counts 0.7 times"),
         ((1, 0), "scale-error", "number 2 counts 0 times"),
         ((1, 9.00004), "scale-error", "number 2 counts 9 times"),
+        ((1, 655.36), "scale-error", "number 2 counts 655.36 times"),
+        ((1, 2.001), "scale-error", "number 2 counts 2.001 times"),
+        ((1, -2), "scale-error", "number 2 counts -2 times"),
         ((3, 0.7), "loss-not-scaled", "what it should and number 2 counts 0.7 times"),
     ],
-    ids=["first-divided-twice", "second-n-times", "odd", "left-out", "whole", "both"],
+    ids=[
+        "first-divided-twice",
+        "second-n-times",
+        "odd",
+        "left-out",
+        "whole",
+        "large",
+        "near-two",
+        "turned",
+        "both",
+    ],
 )
 def test_a_term_that_is_scaled_wrongly_is_told(factors, code, words):
     first = judge(observe(*factors)).findings[0]

@@ -14,6 +14,9 @@ from distbench.diagnose.clues.fit import Row, add_weighted, fit_weights
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE, SparseRows, Trace, Value
 
+_ROUNDED = 1e-5
+"""Share of itself by which a factor that is fitted to many numbers may be off."""
+
 
 def explain_by_terms(context: Context) -> Iterator[Hypothesis]:
     """Each term of the loss has one factor in the sum of all gradients.
@@ -111,11 +114,16 @@ def _are_near(value: Value, other: Value | None) -> bool:
 
 
 def _snap(factor: float, replicas: int) -> float:
-    """The factor that users make by mistake, where it is one but for rounding."""
-    for known in (1.0, float(replicas), 1 / replicas, 0.0, float(round(factor))):
+    """The factor that users make by mistake, where it is one but for rounding.
+
+    Any other whole number is none of these: of large ones some lie within a thousandth
+    of whatever was fitted.
+    """
+    for known in (1.0, float(replicas), 1 / replicas, 0.0):
         if abs(factor - known) <= SAME * max(known, SAME):
             return known
-    return factor
+    whole = float(round(factor))
+    return whole if abs(factor - whole) <= _ROUNDED * abs(whole) else factor
 
 
 def _snap_all(factors: Sequence[float], replicas: int) -> tuple[float, ...]:
