@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from gradient_values import add_up
 from training_simulator import BIAS, Fault, observe
+from verdict_samples import make_finding
 from wrong_steps import repeat
 
 from distbench.diagnose.judge import judge
+from distbench.diagnose.stages.counters import leave_out_counted
+from distbench.trace import TraceKey, Values
 
 REPEATED, LOST = "update-repeated", "nonfinite"
 COUNTED = "iterations-wrong"
@@ -55,3 +60,23 @@ def count(by: int, update: Callable[..., Any] | None = None) -> Callable[..., An
 )
 def test_a_counter_is_told_that_no_cause_leads(fault: Fault, codes: list[str]) -> None:
     assert [f.code for f in judge(observe(fault)).findings] == codes
+
+
+@pytest.mark.parametrize(("overflows", "left"), [(True, 0), (False, 1)])
+def test_a_step_that_all_leave_out_is_told_by_own_gradients(overflows, left) -> None:
+    """No sum is seen, and what trains is finite again after the first step."""
+    evidence = observe(replicas=2, steps=2)
+    key = TraceKey(step=1, phase="local_gradient", variable=BIAS, replica=1)
+    values = Values(evidence.observed.values)
+    if overflows:
+        values[key] = np.full_like(values[key], np.inf)
+    observed = replace(evidence.observed, values=values)
+    evidence = replace(evidence, observed=observed)
+    counter = replace(key, phase="iterations", variable="iterations", replica=0)
+    base = np.asarray(evidence.get_held(counter))
+    link = SimpleNamespace(
+        comparison=SimpleNamespace(key=counter),
+        pair=SimpleNamespace(observed=base, expected=base + 1),
+    )
+    told = make_finding(code=LOST, phase="variable", variables=(BIAS,), step=0)
+    assert len(leave_out_counted(evidence, [told], [link])) == left

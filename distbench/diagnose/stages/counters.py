@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
 from distbench.compare.arrays.values import Array, densify
 from distbench.compare.comparison import Judged
 from distbench.evidence import Evidence
-from distbench.trace import get_numbers
+from distbench.trace import Phase, get_numbers
 from distbench.verdict import Finding
 
 
@@ -48,13 +49,17 @@ def _is_counted(evidence: Evidence, found: Finding, link: Judged) -> bool:
 
 
 def _is_spoilt(evidence: Evidence, found: Finding, step: int) -> bool:
-    """Whether what a finding tells of is not finite in a step, on any side."""
-    return any(
-        (key.phase, key.variable in found.variables) == (found.phase, True)
-        and not np.all(np.isfinite(get_numbers(value)))
+    """Whether what a finding tells of is not finite in a step, on any side.
+
+    Where all replicas leave such a step out and no sum is seen, the own gradients tell.
+    """
+    phase = cast(Phase, found.phase)
+    is_seen = any(
+        key.variable in found.variables and not np.all(np.isfinite(get_numbers(value)))
         for trace in (evidence.observed, evidence.reference)
-        for key, value in trace.select(step=step)
+        for key, value in trace.select(step=step, phase=phase)
     )
+    return is_seen or bool(evidence.observed.find_overflowing(step))
 
 
 def _is_left_out(went: Array, due: Array) -> bool:
