@@ -15,7 +15,7 @@ from distbench.diagnose.hypotheses.own_spreads import OF_OWN
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings.reading import Reading
 from distbench.diagnose.readings.weighed import Weighed
-from distbench.evidence import Evidence
+from distbench.evidence import Evidence, Inside
 from distbench.trace import COMPUTED
 from distbench.verdict import Status
 
@@ -39,24 +39,44 @@ def tell_changed(
     told = whole.explain()
     code = told.findings[0].code if told.findings else ""
     is_named = code in (NONLINEAR, CLIP)
-    looked_at = range(step, inside.observed.steps if is_named else step)
-    seen = [*takewhile(lambda each: gradients_add_up(inside, each), looked_at)]
+    seen = _list_seen(inside, step) if is_named else []
     if seen:
         summed = take_sums(evidence, inside, range(step, seen[-1] + 1))
         named = Weighed(Reading(evidence=summed), noise).explain()
         if _is_known(named):
-            return _with_rest(named, told, seen[-1])
+            return _with_rest(named, told, seen[-1], inside.observed.steps)
     # Beside what is not linear there may be mere means, which are told first.
     found = {(finding.phase, finding.code) for finding in told.findings}
     is_changed = any(("reduced_gradient", c) in found for c in (NONLINEAR, OF_OWN))
     return told if is_changed else None
 
 
-def _with_rest(named: Judgement, told: Judgement, last: int) -> Judgement:
-    """With the comparisons of all steps after one, which nobody looked into."""
+def _list_seen(inside: Inside, step: int) -> list[int]:
+    """The steps from one on in which gradients add up."""
+    steps = range(step, inside.observed.steps)
+    return [*takewhile(lambda each: gradients_add_up(inside, each), steps)]
+
+
+def _with_rest(
+    named: Judgement, told: Judgement, last: int, looked_into: int
+) -> Judgement:
+    """With what the global batch says of all steps after one.
+
+    Args:
+        named: What is done to gradients that add up.
+        told: What the global batch says of all steps.
+        last: The last step in which they do. What begins after it may be why they do
+            so no more.
+        looked_into: How many steps somebody looked into.
+    """
     rest = tuple(one for one in told.compared if one.step > last)
+    is_ended = last + 1 < looked_into
+    begun = tuple(f for f in told.findings if is_ended and f.step > last)
     return replace(
-        named, checked=named.checked + len(rest), compared=(*named.compared, *rest)
+        named,
+        findings=(*named.findings, *begun),
+        checked=named.checked + len(rest),
+        compared=(*named.compared, *rest),
     )
 
 
