@@ -51,11 +51,14 @@ def put_right(evidence: Evidence, corrected: Trace) -> Evidence:
     """The evidence of a run that was wrong, with what a corrected one left behind.
 
     What one device was fed with is what the run that was wrong had; of a corrected run
-    it says nothing.
+    it says nothing. What a step makes of its variables that run tells, though: in this
+    one the right value stands in the place of what it made of them.
 
     Args:
         evidence: Of the run that was wrong.
         corrected: What the cluster recorded when the right value was put in.
     """
     left = Values(corrected.values).keep(lambda key: key.phase in STATE)
-    return replace(evidence, observed=replace(corrected, values=left), fed=Fed())
+    known = evidence.observed.variables
+    observed = replace(corrected, values=left, variables=known)
+    return replace(evidence, observed=observed, fed=Fed())
