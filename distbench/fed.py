@@ -83,6 +83,12 @@ class Fed:
         held: Each step of the global batch in which state that no gradient trains is
             assigned what the replicas hold of it, as a note has it by paths (`held`):
             loss and local gradients. None where that state is what one device has.
+        scratch: What comes out otherwise in steps of the global batch, as `WHOLE`,
+            where state that a step assigns before it uses it is assigned what the
+            replicas hold of it. Notes have the paths of what is `held`, and of what of
+            it Python reads `between` two steps, and whether something is neither the
+            same nor an N-th then, as where a step `limits` it. None where that state is
+            what one device has.
     """
 
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
@@ -103,6 +109,7 @@ class Fed:
     formed: tuple[Trace, ...] = ()
     resumed: Trace | None = None
     held: Trace | None = None
+    scratch: Trace | None = None
 
     @classmethod
     def gather(

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.replicas import all_reduce
-from distbench.unusual.units import MeansKept, NormaliserInShares, RateByMeanOfShares
+from distbench.samples.program import TRAINED
+from distbench.samples.replicas import all_reduce, count_replicas, update
+from distbench.unusual.units import (
+    LargeCounted,
+    MeansByHand,
+    MeansKept,
+    NormaliserInShares,
+    RateByMeanOfShares,
+)
 
 
 @fault(
@@ -22,17 +29,56 @@ class RateByShare(RateByMeanOfShares):
         return self.average
 
 
-@fault(
+_kept = fault(
     "mean-instead-of-sum",
     "slot",
     ("kept0", "kept1", "kept2", "kept3", "kept4"),
     like="keras-team/keras#20541",
 )
+
+
+@_kept
 class MeansShown(MeansKept):
     """Means are kept of gradients, to be looked at alone: nothing adds them up."""
 
     def read_kept(self, gradients):
         return gradients
+
+
+@_kept
+class LargeMeansCounted(LargeCounted):
+    """Steps are counted of which the norm of the kept means is large."""
+
+    def count(self):
+        return 1
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    TRAINED,
+    like="keras-team/keras#20541",
+)
+class MeansTaken(MeansByHand):
+    """What is kept of gradients as their mean moves the variables by hand."""
+
+    def count(self):
+        return 1
+
+
+@fault(
+    "iterations-wrong",
+    "iterations",
+    ("SGD/iter",),
+    like="larq/larq#629",
+)
+class CountedBesideMeans(MeansKept):
+    """Gradients are kept as means and added up right; each step is counted twice."""
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        if count_replicas() > 1:
+            update(self._optimizer.iterations, lambda copy: copy.assign_add(1))
 
 
 _begun_otherwise = fault(

@@ -29,6 +29,8 @@ class VariableInfo:
             it but what it holds next.
         is_scratch: Whether a step assigns all of it before it makes anything of it: no
             later step goes on from what it holds.
+        is_limited: Whether, if so, the step compares, rounds or limits what it makes of
+            it, so that it may treat larger numbers in another way.
         listed: Whether the subject lists it among its variables.
         between: Whether no step uses it: a program holds it, and its loop may use it
             between two steps.
@@ -46,6 +48,7 @@ class VariableInfo:
     takes_first: bool = False
     is_carried: bool = False
     is_scratch: bool = False
+    is_limited: bool = False
     listed: bool = True
     between: bool = False
 

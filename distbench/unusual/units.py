@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
-from distbench.samples.program import Program
-from distbench.samples.replicas import count_replicas
+from distbench.samples.program import ByHand, Program
+from distbench.samples.replicas import change_joined, count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -63,6 +63,106 @@ class MeansKept(Program):
         """What the optimizer is given of gradients that are kept."""
         del gradients
         return [kept.read_value() for kept in self.kept]
+
+
+@unusual()
+class MeansScaled(MeansKept):
+    """What is kept as a mean is scaled by a number that doubles in each step."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.scale = make_averaged("scale", (), 8.0)
+
+    def variables(self):
+        return [*self.trained(), *self.kept, self.scale]
+
+    def apply(self, gradients):
+        scale = self.scale.read_value()
+        super().apply([scale * tf.convert_to_tensor(each) for each in gradients])
+        self.scale.assign(2 * scale)
+
+    def read_kept(self, gradients):
+        return [each / self.scale for each in super().read_kept(gradients)]
+
+
+@unusual()
+class MeansJoined(Program):
+    """Gradients are kept as means in one flat buffer, and cut out of it again."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        sizes = [variable.shape.num_elements() for variable in self.trained()]
+        self.joined = make_averaged("joined", (sum(sizes),))
+
+    def variables(self):
+        return [*self.trained(), self.joined]
+
+    def apply(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        super().apply(change_joined(dense, self.keep))
+
+    def keep(self, flat):
+        """What is kept of all gradients, of which nothing is assigned but as a mean."""
+        self.joined.assign(flat)
+        return self.joined.read_value()
+
+
+@unusual()
+class MeansLimited(MeansKept):
+    """Of means that are kept, N times their norm limits the sum; not in each step."""
+
+    limit = 1.5
+
+    def read_kept(self, gradients):
+        kept = super().read_kept(gradients)
+        norm = self.count() * tf.linalg.global_norm(kept)
+        return [tf.minimum(1.0, self.limit / norm) * each for each in kept]
+
+    def count(self):
+        """How often what is kept counts in the sum."""
+        return count_replicas()
+
+
+@unusual()
+class MeansByHand(ByHand):
+    """Gradients are kept as means; N times what is kept moves the variables."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.kept = [
+            make_averaged(f"kept{place}", variable.shape)
+            for place, variable in enumerate(self.trained())
+        ]
+
+    def apply(self, gradients):
+        for kept, gradient in zip(self.kept, gradients, strict=True):
+            kept.assign(tf.convert_to_tensor(gradient))
+        for kept, variable in zip(self.kept, self.trained(), strict=True):
+            self.update(variable, self.count() * kept.read_value())
+
+    def count(self):
+        """How often what is kept counts in the sum."""
+        return count_replicas()
+
+
+@unusual()
+class LargeCounted(MeansKept):
+    """Steps are counted of which N times the norm of the kept means is large."""
+
+    limit = 1.5
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.large = make_averaged("large", ())
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        norm = self.count() * tf.linalg.global_norm(self.kept)
+        self.large.assign_add(tf.cast(norm > self.limit, tf.float32))
+
+    def count(self):
+        """How often what is kept counts in the sum."""
+        return count_replicas()
 
 
 @unusual()

@@ -13,11 +13,12 @@ from distbench.worker.state.variables import VariableTable, list_state
 pytestmark = pytest.mark.cluster
 
 
-def _list(step: Any) -> tuple[str, ...]:
+def _list(step: Any) -> dict[str, bool]:
     kept = tf.Variable([1.0, 2.0], name="kept", trainable=False)
     other = tf.Variable([0.0, 0.0], name="other")
     traced = tf.function(lambda: step(kept, other)).get_concrete_function()
-    return list_scratch(traced.graph, VariableTable(list_state([kept, other], [])))
+    table = VariableTable(list_state([kept, other], []))
+    return list_scratch(traced.graph, table, [])
 
 
 def _keep(kept: Any, other: Any) -> None:
@@ -33,7 +34,7 @@ def _collect(kept: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("step", [_keep, _collect])
 def test_what_is_assigned_before_it_is_used_is_scratch(step: Any) -> None:
-    assert _list(step) == ("kept",)
+    assert _list(step) == {"kept": False}
 
 
 def _go_on(kept: Any, other: Any) -> None:
@@ -55,12 +56,85 @@ def _show(kept: Any, other: Any) -> None:
     kept.assign(2 * other)
 
 
+def _print(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    tf.print(kept.read_value())
+
+
 def _assign_now_and_then(kept: Any, other: Any) -> None:
     if tf.reduce_sum(other) > 0:
         kept.assign(2 * other)
     other.assign_sub(kept)
 
 
-@pytest.mark.parametrize("step", [_go_on, _add, _use_late, _show, _assign_now_and_then])
+@pytest.mark.parametrize(
+    "step", [_go_on, _add, _use_late, _show, _print, _assign_now_and_then]
+)
 def test_what_goes_on_or_is_of_no_use_is_none(step: Any) -> None:
-    assert _list(step) == ()
+    assert not _list(step)
+
+
+def _return(kept: Any, other: Any) -> Any:
+    kept.assign(2 * other)
+    return tf.reduce_sum(kept)
+
+
+def _shorten(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_sub(kept / tf.norm(kept) * tf.sign(kept))
+
+
+def _rectify(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_sub(tf.maximum(kept, 0.0))
+
+
+@pytest.mark.parametrize("step", [_return, _shorten, _rectify])
+def test_what_is_done_alike_however_large_it_is_is_no_limit(step: Any) -> None:
+    assert _list(step) == {"kept": False}
+
+
+def _limit(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_sub(kept * tf.minimum(1.0, 3.0 / tf.norm(kept)))
+
+
+def _count(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_add(tf.cast(kept > 1.0, tf.float32))
+
+
+def _round(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_sub(tf.round(kept))
+
+
+def _branch(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    total = tf.reduce_sum(kept)
+    other.assign_sub(tf.cond(total > 1.0, lambda: kept / 2, lambda: kept + 0.0))
+
+
+def _limit_inside(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_sub(tf.function(lambda value: tf.minimum(value, 1.0))(kept))
+
+
+@pytest.mark.parametrize("step", [_limit, _count, _round, _branch, _limit_inside])
+def test_what_depends_on_how_large_it_is_is_limited(step: Any) -> None:
+    assert _list(step) == {"kept": True}
+
+
+def test_what_is_made_of_a_sum_is_not_followed() -> None:
+    kept = tf.Variable([1.0, 2.0], name="kept", trainable=False)
+    other = tf.Variable([0.0, 0.0], name="other")
+    sums = []
+
+    def step() -> None:
+        kept.assign(2 * other)
+        sums.append(2 * kept)
+        other.assign_sub(tf.minimum(sums[0], 1.0))
+
+    graph = tf.function(step).get_concrete_function().graph
+    table = VariableTable(list_state([kept, other], []))
+    assert list_scratch(graph, table, sums) == {"kept": False}

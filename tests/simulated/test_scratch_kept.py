@@ -6,26 +6,34 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evidence_changes import change_evidence
 from training_simulator import KERNEL, RIGHT, Fault, observe
 
+from distbench.compare.arrays.values import densify
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
+from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value, VariableInfo
 from distbench.verdict import Status
 
 
 def keep(
-    evidence: Evidence, times: tuple[float, ...], *, is_scratch: bool = True
+    evidence: Evidence,
+    times: tuple[float, ...],
+    *,
+    path: str = "kept",
+    is_scratch: bool = True,
+    is_limited: bool = False,
 ) -> Evidence:
     """A run whose replicas keep their sum times a number, which one device keeps."""
     made = evidence.observed.by_path[KERNEL]
     info = VariableInfo(
-        path="kept",
+        path=path,
         role="variable",
         shape=made.shape,
         dtype=made.dtype,
         trainable=False,
         is_scratch=is_scratch,
+        is_limited=is_limited,
     )
 
     def add(trace: Trace, replicas: tuple[int, ...], times: tuple[float, ...]) -> Trace:
@@ -33,12 +41,12 @@ def keep(
         sums = list(trace.select(phase="reduced_gradient", variable=KERNEL))
         for replica in replicas:
             start = TraceKey(
-                step=INITIAL, phase="variable", variable="kept", replica=replica
+                step=INITIAL, phase="variable", variable=path, replica=replica
             )
             values[start] = np.zeros(made.shape, made.dtype)
         for key, value in sums:
             if key.replica in replicas:
-                at = replace(key, phase="variable", variable="kept")
+                at = replace(key, phase="variable", variable=path)
                 values[at] = np.asarray(times[key.step] * value, made.dtype)
         return replace(trace, values=values, variables=(*trace.variables, info))
 
@@ -53,35 +61,103 @@ def keep(
     )
 
 
-def test_a_mean_that_replicas_add_up_again_is_forgiven() -> None:
-    evidence = observe(RIGHT)
+def share(evidence: Evidence, **options: bool) -> Evidence:
+    """A run whose replicas keep an N-th of each sum."""
     n = evidence.observed.replicas
-    judgement = judge(keep(evidence, (1 / n,) * evidence.observed.steps))
+    return keep(evidence, (1 / n,) * evidence.observed.steps, **options)
+
+
+def hold(
+    evidence: Evidence,
+    *,
+    limits: bool = False,
+    also: str | None = None,
+    between: tuple[str, ...] = (),
+) -> Evidence:
+    """With what one device makes of the sum that the replicas keep.
+
+    Args:
+        evidence: A run of which replicas keep one.
+        limits: Whether a limit makes a difference then.
+        also: State of which it then has what the cluster has.
+        between: Paths of what is read between two steps.
+    """
+    part = 1 / evidence.observed.replicas
+    values: dict[TraceKey, Value] = {}
+    for key, due in evidence.reference.select(replica=WHOLE):
+        if key.variable == also and key.step != INITIAL:
+            values[key] = evidence.observed.values[key.at(0)]
+        elif key.variable == KERNEL and key.phase == "reduced_gradient":
+            values[key] = np.asarray(part * densify(due))
+    notes = {"held": ["kept"], "between": [*between], "limits": limits}
+    scratch = replace(evidence.reference, values=values, notes=notes)
+    return change_evidence(evidence, scratch=scratch)
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["held", "not-held"])
+def test_a_mean_that_replicas_add_up_again_is_forgiven(is_held: bool) -> None:
+    evidence = share(observe(RIGHT))
+    judgement = judge(hold(evidence) if is_held else evidence)
     assert judgement.status is Status.PASS, judgement.findings
     assert "'kept' deviates" in judgement.message
     assert "each step assigns it anew" in judgement.message
 
 
 def test_a_mean_that_a_later_step_may_go_on_from_is_wrong() -> None:
-    evidence = observe(RIGHT)
-    n = evidence.observed.replicas
-    times = (1 / n,) * evidence.observed.steps
-    judgement = judge(keep(evidence, times, is_scratch=False))
+    judgement = judge(share(observe(RIGHT), is_scratch=False))
     assert [f.variables for f in judgement.findings] == [("kept",)]
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["another-part", "in-one-step"])
-def test_what_is_not_the_part_that_adds_up_is_wrong(number: int) -> None:
+def test_what_is_wrong_as_one_device_has_it_then_comes_of_it() -> None:
+    """Another state is made of it, and holds an N-th as well."""
     evidence = observe(RIGHT)
-    steps, n = evidence.observed.steps, evidence.observed.replicas
-    times = [(0.7,) * steps, (1 / n, *(1.0,) * (steps - 1))][number]
-    judgement = judge(keep(evidence, times))
-    assert {v for f in judgement.findings for v in f.variables} == {"kept"}
+    n = evidence.observed.replicas
+    parts = (1 / n,) * evidence.observed.steps
+    made = keep(evidence, parts, path="made", is_scratch=False)
+    told = [
+        {v for f in judge(case).findings for v in f.variables}
+        for case in (hold(share(made), also="made"), hold(share(made)))
+    ]
+    assert told == [{"kept", "made"}, {"made"}]
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["held", "not-held"])
+def test_a_loss_that_does_not_come_of_it_leaves_it_forgiven(is_held: bool) -> None:
+    """Without that of one device nobody knows what comes of it."""
+    evidence = share(observe(Fault(loss=lambda loss, replica: 2 * loss)))
+    found = judge(hold(evidence) if is_held else evidence).findings
+    assert found[0].phase == "loss"
+    more = set() if is_held else {"kept"}
+    assert {v for f in found for v in f.variables} == {"", *more}
 
 
 def test_it_excuses_nothing_that_is_wrong_besides() -> None:
     evidence = observe(Fault(scale=lambda replica, setup: 1.5))
-    n = evidence.observed.replicas
-    judgement = judge(keep(evidence, (1 / n,) * evidence.observed.steps))
+    judgement = judge(hold(share(evidence)))
     assert judgement.status is Status.FAIL
     assert judgement.findings[0].phase == "loss"
+
+
+@pytest.mark.parametrize(
+    ("limits", "traits", "status"),
+    [
+        (False, {}, Status.UNDECIDABLE),
+        (True, {}, Status.PASS),
+        (False, {"limits": True}, Status.PASS),
+        (False, {"unlimited": 0.1}, Status.PASS),
+    ],
+    ids=["never", "here", "of-larger-gradients", "of-smaller-gradients"],
+)
+def test_a_limit_that_no_step_shows_is_undecided(
+    limits: bool, traits: dict[str, float], status: Status
+) -> None:
+    evidence = change_evidence(share(observe(RIGHT), is_limited=True), **traits)
+    judgement = judge(hold(evidence, limits=limits))
+    assert judgement.status is status, judgement.findings
+    words = {Status.PASS: "deviates", Status.UNDECIDABLE: "nothing in this run shows"}
+    assert words[status] in judgement.message
+
+
+def test_what_is_read_between_two_steps_is_undecided() -> None:
+    judgement = judge(hold(share(observe(RIGHT)), between=("kept",)))
+    assert judgement.status is Status.UNDECIDABLE

@@ -362,18 +362,25 @@ def note_forgiven(evidence: Evidence, chain: Chain) -> str:
     undone = "and a later phase undoes it"
     if first.phase in UPDATED and first.variable in list_scratch(evidence):
         undone = (
-            "and the sum that is made of it is right: each step assigns it anew, so "
-            "what it holds between two steps is of no use but to look at"
+            "and nothing that is made of it does: each step assigns it anew before it "
+            "uses it"
         )
     return f"note: {first.phase} of '{first.variable}' deviates{ratio}, {undone}"
 
 
-def note_undecided(chain: Chain) -> str:
+def note_undecided(evidence: Evidence, chain: Chain) -> str:
     """Names the first deviation of which that cannot be told; there has to be one."""
     first = chain.undecided[0].comparison
     ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
+    where = f"{first.phase} of '{first.variable}'"
+    if first.phase in UPDATED and first.variable in list_scratch(evidence):
+        return (
+            f"{where} is another one than on one device{ratio}; what a step makes of "
+            "it is right here, but the program compares, rounds or limits it as well, "
+            "or looks at it between two steps, and nothing in this run shows whether "
+            "it reckons there with what replicas hold; other data or more steps may"
+        )
     return (
-        f"{first.phase} of '{first.variable}' is not the {first.against}{ratio}, and "
-        "in a free run the noise hides whether a later phase undoes it; use the "
-        "bounded tier or a wider dtype"
+        f"{where} is not the {first.against}{ratio}, and in a free run the noise hides "
+        "whether a later phase undoes it; use the bounded tier or a wider dtype"
     )

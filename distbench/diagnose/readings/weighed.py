@@ -29,8 +29,8 @@ from distbench.diagnose.readings.outcome import name_outcomes
 from distbench.diagnose.readings.reading import Reading, repeats
 from distbench.diagnose.readings.turns import leave_out_turns
 from distbench.diagnose.stages.chain import explain_chain
-from distbench.diagnose.stages.links import Chain, judge_chain
-from distbench.diagnose.stages.scratch import forgive_scratch
+from distbench.diagnose.stages.links import Chain
+from distbench.diagnose.stages.scratch import judge_with_scratch
 from distbench.trace import COMPUTED, GRADIENTS, PHASES, SUMMED
 from distbench.verdict import Finding, Status, Worst
 
@@ -62,10 +62,7 @@ class Weighed:
 
     @cached_property
     def _chain(self) -> Chain:
-        evidence = self._reading.evidence
-        infos = evidence.observed.by_path
-        chain = judge_chain(self._judged, infos, free=evidence.tier == "free")
-        return forgive_scratch(evidence, chain)
+        return judge_with_scratch(self._reading.evidence, self._judged)
 
     @property
     def holds(self) -> bool:
@@ -186,7 +183,8 @@ def _decide(
             )
             weak = ()
     if chain.undecided:
-        return Status.UNDECIDABLE, "; ".join([*notes, note_undecided(chain)])
+        notes.append(note_undecided(evidence, chain))
+        return Status.UNDECIDABLE, "; ".join(notes)
     if reading.undecided:
         return Status.UNDECIDABLE, "; ".join([*notes, reading.undecided])
     lack = _find_lack_of_proof(comparisons, weak, reading)

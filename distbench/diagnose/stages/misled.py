@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import cast
 
-import numpy as np
-
 from distbench.compare.comparison import Judged
-from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.stages.explained_links import explain_links
+from distbench.diagnose.stages.held_values import is_as_held
 from distbench.diagnose.stages.links import Chain
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, INITIAL, WHOLE
 from distbench.verdict import Finding
-
-_FEW = 4
-"""So many bounds may lie between two values, each within one of what it should be."""
 
 
 def leave_out_misled_losses(
@@ -67,12 +62,6 @@ def _is_about(finding: Finding, paths: Collection[str]) -> bool:
 
 def _follows(evidence: Evidence, link: Judged) -> bool:
     """Whether one device has the same from what the replicas hold."""
-    pair, held = link.pair, evidence.fed.held
-    value = None if pair is None or held is None else held.get(pair.key)
-    if pair is None or value is None or pair.key.replica != WHOLE:
-        return False
-    due = take_rows(value, pair)
-    if due.shape != pair.observed.shape:
-        return False
-    gap = np.abs(pair.observed - due)
-    return bool(np.all(gap <= _FEW * np.asarray(pair.margin.bound)))
+    held, pair = evidence.fed.held, link.pair
+    is_whole = pair is not None and pair.key.replica == WHOLE
+    return held is not None and is_whole and is_as_held(held, link)

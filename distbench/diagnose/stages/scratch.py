@@ -7,18 +7,15 @@ is assigned anew in each step nothing else comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import cast
 
-from distbench.compare.arrays.ratio import SAME, are_same_factors, fit_common_ratio
-from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.compare.comparison import Judged
-from distbench.diagnose.stages.links import Chain
+from distbench.diagnose.stages.held_values import is_as_held
+from distbench.diagnose.stages.links import Chain, judge_chain, sort_key
 from distbench.evidence import Evidence
-from distbench.trace import INITIAL, SUMMED, UPDATED, WHOLE, Trace, TraceKey
-
-_Kept = list[tuple[Array, Array]]
-"""Sums of some steps, each with what the state holds that they may be made of."""
+from distbench.trace import INITIAL, SUMMED, UPDATED, WHOLE, Trace
 
 
 def list_scratch(evidence: Evidence) -> frozenset[str]:
@@ -28,81 +25,108 @@ def list_scratch(evidence: Evidence) -> frozenset[str]:
     return paths - evidence.observed.trained
 
 
-def forgive_scratch(evidence: Evidence, chain: Chain) -> Chain:
-    """A chain in which such state is forgiven, as long as nothing else is wrong.
+def judge_with_scratch(evidence: Evidence, judged: Sequence[Judged]) -> Chain:
+    """The chain of all links, in which such state is forgiven that does no harm.
 
-    It has to be what the replicas add up to the sum. Any other number may be there for
-    a limit, say, that no step of this run reaches.
+    One device takes each step with what the replicas hold there. What is wrong and does
+    not come of it, as a counter that runs twice as fast, does not speak against it.
+    Where the step limits or compares it, though, and no step of the run shows whether
+    that is done right, or something looks at it later, it is undecided.
+
+    Args:
+        evidence: What was observed and expected.
+        judged: All comparisons.
     """
-    paths = list_scratch(evidence)
-    if not any(link.comparison.variable in paths for link in chain.broken):
+    infos, free = evidence.observed.by_path, evidence.tier == "free"
+    chain = judge_chain(judged, infos, free=free)
+    known = list_scratch(evidence)
+    own = [link for link in chain.wrong if _is_of(link, known)]
+    if not any(_is_of(link, known) for link in chain.broken):
         return chain
-    passed = frozenset(path for path in paths if _is_passed_on(evidence, path))
-    wrong = (*chain.broken, *chain.undecided, *chain.following, *chain.apart)
-    others = [j.comparison.step for j in wrong if not _is_of(j, passed)]
-    first = min(others, default=evidence.observed.steps)
-    forgiven = [
-        link
-        for link in chain.broken
-        if _is_of(link, passed) and link.comparison.step < first
-    ]
-    return replace(
-        chain,
-        broken=tuple(link for link in chain.broken if link not in forgiven),
-        forgiven=(*chain.forgiven, *forgiven),
-    )
+    paths = frozenset(link.comparison.variable for link in own)
+    held = _find_held(evidence, paths)
+    spoilt = _list_spoilt(evidence, held, judged, chain, paths)
+    if free and spoilt:
+        return chain
+    own = [link for link in own if link.comparison.step not in spoilt]
+    rest = [j for j in judged if not _is_of(j, paths) or j.comparison.step in spoilt]
+    chain = judge_chain(rest, infos, free=free)
+    if _is_read_between(held, paths) or (
+        any(infos[path].is_limited for path in paths)
+        and not _is_limit_seen(evidence, held)
+    ):
+        return replace(chain, undecided=_sort(*chain.undecided, *own))
+    return replace(chain, forgiven=_sort(*chain.forgiven, *own))
 
 
-def _is_of(link: Judged, paths: frozenset[str]) -> bool:
+def _sort(*links: Judged) -> tuple[Judged, ...]:
+    return tuple(sorted(links, key=sort_key))
+
+
+def _is_of(link: Judged, paths: Collection[str]) -> bool:
     c = link.comparison
     return c.phase in UPDATED and c.step != INITIAL and c.variable in paths
 
 
-def _is_passed_on(evidence: Evidence, path: str) -> bool:
-    """Whether sums are made of what replicas hold, as one device's of what that holds.
+def _find_held(evidence: Evidence, paths: Collection[str]) -> Trace | None:
+    """Steps of one device in which it holds the cluster's of all this state."""
+    held = evidence.fed.scratch
+    known = () if held is None else cast(Sequence[str], held.notes["held"])
+    return held if set(paths) <= set(known) else None
 
-    Of a mean over N replicas they are N times as large a multiple.
+
+def _is_read_between(held: Trace | None, paths: Collection[str]) -> bool:
+    """Whether something looks at such state after its step: what, no graph tells."""
+    read = () if held is None else cast(Sequence[str], held.notes["between"])
+    return not set(paths).isdisjoint(read)
+
+
+def _list_spoilt(
+    evidence: Evidence,
+    held: Trace | None,
+    judged: Sequence[Judged],
+    chain: Chain,
+    paths: Collection[str],
+) -> set[int]:
+    """Steps in which something else is wrong that may come of such state.
+
+    It is what becomes another value where one device is given the cluster's. Of that
+    comes what the cluster has as well, and anything unless a right sum lies between.
     """
-    info = evidence.observed.by_path[path]
-    n = evidence.observed.replicas
-    for variable in sorted(evidence.observed.trained):
-        if info.of not in ("", variable):
+    wrong = [j for j in (*chain.wrong, *chain.apart) if not _is_of(j, paths)]
+    if held is None:
+        return set(range(evidence.observed.steps)) if wrong else set()
+    right = _list_right_sums(judged)
+    infos = evidence.observed.by_path
+    found = set()
+    for link in wrong:
+        c = link.comparison
+        if c.step == INITIAL or held.get(c.key.at(WHOLE)) is None:
             continue
-        alone = _find_multiple(list(_list_kept(evidence.reference, path, variable)))
-        if alone is None:
-            continue
-        seen = [
-            _find_multiple(list(_list_kept(evidence.observed, path, variable, replica)))
-            for replica in range(n)
-        ]
-        found = [ratio for ratio in seen if ratio is not None]
-        if found and all(are_same_factors(ratio, n * alone) for ratio in found):
-            return True
-    return False
+        owner = infos[c.variable].owner if c.variable in infos else c.variable
+        if (c.step, owner) not in right or is_as_held(held, link):
+            found.add(c.step)
+    return found
 
 
-def _list_kept(
-    trace: Trace, path: str, variable: str, replica: int = WHOLE
-) -> Iterator[tuple[Array, Array]]:
-    """The sums of a variable with what state holds after the steps that take them."""
-    role = trace.by_path[path].role if path in trace.by_path else "slot"
-    for step in range(trace.steps):
-        state = TraceKey(step=step, phase=role, variable=path, replica=replica)
-        held = trace.get(state)
-        for phase in SUMMED:
-            total = trace.get(replace(state, phase=phase, variable=variable))
-            if held is not None and total is not None and held.shape == total.shape:
-                yield densify(total), densify(held)
-                break
+def _list_right_sums(judged: Sequence[Judged]) -> set[tuple[int, str]]:
+    """Steps and variables of which every replica is given the sum that is due."""
+    sums = [
+        item.comparison
+        for item in judged
+        if item.comparison.phase in SUMMED and item.comparison.relation == "reference"
+    ]
+    wrong = {(c.step, c.variable) for c in sums if c.wrong}
+    return {(c.step, c.variable) for c in sums} - wrong
 
 
-def _find_multiple(kept: _Kept) -> float | None:
-    """By what number all that was held was multiplied; None if it was not."""
-    fit = fit_common_ratio(kept)
-    if fit is None or fit.ratio == 0:
-        return None
-    is_all = all(
-        measure_size(total - fit.ratio * held) <= SAME * measure_size(total)
-        for total, held in kept
-    )
-    return fit.ratio if is_all else None
+def _is_limit_seen(evidence: Evidence, held: Trace | None) -> bool:
+    """Whether a limit makes a difference in this run, or in another that is made.
+
+    If it was held against an N-th, what the cluster makes of that would be what one
+    device makes of it, or N times that where it is added up: neither is what is due.
+    """
+    subject = evidence.subject
+    if subject.limits or subject.unlimited:
+        return True
+    return held is not None and bool(held.notes["limits"])

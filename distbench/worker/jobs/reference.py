@@ -25,6 +25,7 @@ from distbench.worker.one_device.exact_sums import sums_exactly
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.formed import feed_formed
 from distbench.worker.one_device.guards import leaves_out_overflow
+from distbench.worker.one_device.held_scratch import hold_scratch
 from distbench.worker.one_device.held_state import hold_state
 from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import Late, find_late
@@ -232,6 +233,7 @@ class ReferenceJobs:
             resumed=feeder.resume_shards(tier, observed),
             formed=feed_formed(feeder, tier, recorded, observed, replays),
             held=hold_state(reference, tier, observed, recorded),
+            scratch=hold_scratch(reference, tier, observed, recorded),
         )
         for phase, trace in replays.items():
             write_trace(trace, folder, f"replay-{tier}-{phase}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ class Prepared:
         sizes: The shards.
         notes: What is known of the trace.
         carried: Paths of state that the step only carries on.
-        scratch: Of state that it assigns before it uses it.
+        scratch: Of state that it assigns before it uses it, each with whether it
+            decides anything by it.
     """
 
     session: Session
@@ -51,7 +53,7 @@ class Prepared:
     sizes: Sizes
     notes: Mapping[str, object]
     carried: tuple[str, ...]
-    scratch: tuple[str, ...]
+    scratch: Mapping[str, bool]
 
 
 class TrainingJobs:
@@ -108,7 +110,11 @@ class TrainingJobs:
             sizes=sizes,
             notes=note_traced(session, graph),
             carried=list_carried(graph, session.table),
-            scratch=list_scratch(graph, session.table),
+            scratch=list_scratch(
+                graph,
+                session.table,
+                chain(*session.board.seen.reduced.values()),
+            ),
         )
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
@@ -218,6 +224,7 @@ class TrainingJobs:
                     info,
                     is_carried=info.path in prepared.carried,
                     is_scratch=info.path in prepared.scratch,
+                    is_limited=prepared.scratch.get(info.path, False),
                 )
                 for info in session.variables
             ),

@@ -30,11 +30,11 @@ def list_carried(graph: tf.Graph, table: VariableTable) -> tuple[str, ...]:
     return tuple(
         info.path
         for info, handles in list_captured(graph, table)
-        if not info.synchronised and leads_itself(handles, graph.outputs)
+        if not info.synchronised and _leads_itself(handles, graph.outputs)
     )
 
 
-def leads_itself(handles: Collection[Any], outputs: Iterable[Any]) -> bool:
+def _leads_itself(handles: Collection[Any], outputs: Iterable[Any]) -> bool:
     """Whether all that is made of some variables ends in the same variables."""
     own = {id(handle) for handle in handles}
     given = {id(tensor) for tensor in outputs}

@@ -16,7 +16,12 @@ def list_ops(graph: Any) -> Iterator[Any]:
 
 def calls_python(graph: Any) -> bool:
     """Whether it calls a Python function where it runs, as `tf.numpy_function` does."""
-    return any(op.type in _PYTHON for op in list_ops(graph))
+    return any(map(is_python, list_ops(graph)))
+
+
+def is_python(op: Any) -> bool:
+    """Whether an op calls a Python function by itself."""
+    return op.type in _PYTHON
 
 
 def list_called(op: Any) -> Iterator[Any]:
@@ -25,6 +30,12 @@ def list_called(op: Any) -> Iterator[Any]:
         body = _find_body(op.graph._functions.get(name))
         if body is not None:
             yield body
+
+
+def list_inner(op: Any) -> Iterator[Any]:
+    """The ops of the functions that an op calls."""
+    for graph in list_called(op):
+        yield from list_ops(graph)
 
 
 def _list_ops(graph: Any, seen: set[int]) -> Iterator[Any]:

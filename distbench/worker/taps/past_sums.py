@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.trace.drawing import is_drawing
-from distbench.worker.state.graphs import list_called, list_ops
+from distbench.worker.state.graphs import list_called, list_inner
 from distbench.worker.state.handles import READS
 from distbench.worker.taps.backwards import Backwards, is_communicated, is_eager
 from distbench.worker.taps.callers import find_caller, name_line
@@ -53,7 +53,7 @@ def _list_assigned(graph: Any, names: set[str]) -> Iterator[Any]:
     """What ops are given that change variables, beside these."""
     for op in graph.get_operations():
         changes = any(given.name in names for given in op.inputs) and (
-            not all(_is_reading(inner) for inner in (op, *_list_inner(op)))
+            not all(_is_reading(inner) for inner in (op, *list_inner(op)))
         )
         if changes:
             yield from (given for given in op.inputs if given.dtype != tf.resource)
@@ -77,13 +77,7 @@ def _adds_replicas(op: Any, replicas: int) -> bool:
 
 
 def _name_draws(op: Any) -> Iterator[str]:
-    for one in (op, *_list_inner(op)):
+    for one in (op, *list_inner(op)):
         caller = find_caller(one) if is_drawing(one.type) else None
         if caller is not None:
             yield name_line(caller)
-
-
-def _list_inner(op: Any) -> Iterator[Any]:
-    """The ops of the functions that an op calls."""
-    for graph in list_called(op):
-        yield from list_ops(graph)
