@@ -188,3 +188,10 @@ class FindsItsScale(MixedProgram):
     """The first loss scale is too large, so steps are left out until one is found."""
 
     scale = 2.0**24
+
+
+@unusual()
+class FindsItsScaleLate(MixedProgram):
+    """The first loss scale is so large that many steps are left out."""
+
+    scale = 2.0**30

@@ -81,6 +81,22 @@ def test_the_rounding_of_a_narrow_dtype_is_no_mean_of_what_doubles(
     assert (nature.grouped, nature.kind) == (grouped, "sum")
 
 
+def _overflow(batch: Batch, theta: Batch) -> tuple[float, Batch]:
+    """A sum in float16, of which one element is beyond it whatever the examples."""
+    loss, gradient = squares_in_half(batch, theta)
+    gradient[0] = np.inf
+    return loss, gradient
+
+
+def test_what_overflows_hides_not_what_the_rest_is_made_of() -> None:
+    evidence = Simulator(_overflow).make_evidence()
+    notes = {**evidence.reference.notes, "narrowest": "float16"}
+    evidence = replace(evidence, reference=replace(evidence.reference, notes=notes))
+    with np.errstate(invalid="ignore"):
+        nature = find_nature(evidence, measure_noise(evidence))
+    assert (nature.grouped, nature.kind) == (False, "sum")
+
+
 @pytest.mark.parametrize(("on_gpus", "is_found"), [(True, True), (False, False)])
 def test_kernels_that_round_a_double_by_itself_hide_no_penalty(
     on_gpus: bool, is_found: bool

@@ -16,7 +16,12 @@ from distbench.compare.arrays.bounds import find_t_quantile
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pull import Pull, apply_pull, fit_pull, tells_pull
 from distbench.compare.arrays.ratio import SAME, share_by_size
-from distbench.compare.arrays.values import Array, densify, measure_size
+from distbench.compare.arrays.values import (
+    Array,
+    densify,
+    measure_finite,
+    measure_size,
+)
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
 
@@ -97,10 +102,15 @@ def find_loss_margins(
 
 
 def _doubles(once: Places, twice: Places, margins: Margins) -> bool | None:
-    """Whether all gradients double (True), stay the same (False), or neither (None)."""
+    """Whether all gradients double (True), stay the same (False), or neither (None).
+
+    Elements that are not finite, once or twice, tell nothing.
+    """
+    if not any(np.isfinite(twice[p] - once[p]).any() for p in once):
+        return None
     rests: dict[int, float] = {}
     for times in (1, 2):
-        errors = {p: measure_size(twice[p] - times * once[p]) for p in once}
+        errors = {p: measure_finite(twice[p] - times * once[p]) for p in once}
         if all(errors[p] <= 4 * margins[p] for p in once):
             rests[times] = sum(errors.values())
     return min(rests, key=lambda times: rests[times]) == 2 if rests else None

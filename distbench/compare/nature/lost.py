@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.noise import Noise
-from distbench.compare.arrays.values import measure_size
+from distbench.compare.arrays.values import measure_finite
 from distbench.compare.nature.doubled import Margins, Places
 from distbench.evidence import Evidence
 from distbench.trace import TraceKey
@@ -37,7 +37,7 @@ def measure_lost(evidence: Evidence) -> float:
 def widen(margins: Margins, whole: Places, lost: float) -> Margins:
     """Widen margins by the share of each value that a narrower dtype may lose."""
     return {
-        place: max(margins[place], lost * measure_size(array))
+        place: max(margins[place], lost * measure_finite(array))
         for place, array in whole.items()
     }
 
@@ -53,6 +53,8 @@ def round_apart(
     u = find_roundoff(evidence.narrowest)
     share = 2 * u if evidence.subject.other_kernels else 0.0
     return {
-        place: max(margin, share * max(measure_size(shard[place]) for shard in shards))
+        place: max(
+            margin, share * max(measure_finite(shard[place]) for shard in shards)
+        )
         for place, margin in margins.items()
     }
