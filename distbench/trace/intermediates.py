@@ -11,11 +11,21 @@ from distbench.trace import Trace, TraceKey
 
 INTERMEDIATES = "intermediates"
 """The note of a trace that has them: each is a value of the loss, by its name."""
+_GIVEN = "given"
 
 
 def name_given(number: int, variable: str) -> str:
     """The name of a gradient that a step takes of a variable, the first being 0."""
-    return f"given|{number}|{variable}"
+    return f"{_GIVEN}|{number}|{variable}"
+
+
+def rename_given(name: str, paths: Mapping[str, str]) -> str:
+    """The name of such a gradient, with another path of the variable; others as is."""
+    kind, _, rest = name.partition("|")
+    number, _, variable = rest.partition("|")
+    if kind != _GIVEN or variable not in paths:
+        return name
+    return name_given(int(number), paths[variable])
 
 
 def list_places(trace: Trace, step: int, variable: str) -> Iterator[TraceKey]:

@@ -35,6 +35,14 @@ def test_what_fit_trains_passes(target: str, cluster: str) -> None:
     assert {"reduced_gradient", "variable"} <= set(verdict.runs[0].references)
 
 
+def test_layers_in_another_scope_are_followed_through_the_step() -> None:
+    """Their gradients are called as their variables are, and lead to these."""
+    verdict = _check("distbench.unusual.built_late:LayersInAnotherScope", "mirrored:2")
+    (run,) = verdict.runs
+    assert run.status is Status.PASS, describe_verdict(verdict)
+    assert not run.message
+
+
 def test_what_raises_as_it_is_built_is_told_with_its_line() -> None:
     verdict = _check(f"{FILE}:make_raises", "mirrored:2")
     (finding,) = verdict.runs[0].findings

@@ -30,7 +30,7 @@ class DebugJob:
         stop = stop_from_json(payload["stop"])
         tier: Tier = payload["tiers"][0]
         reference = read_reference(payload, tier)
-        self._training.take_names(payload)
+        self._training.take_names(reference)
         faulty = FaultySteps(session, scenario_from_json(payload["scenario"]).injected)
         with Debugger(stop, reference, payload["terminal"]) as debugger:
             session.board.watch = debugger.watch

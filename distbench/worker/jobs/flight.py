@@ -10,7 +10,6 @@ from typing import Any
 from distbench.scenario import scenario_from_json
 from distbench.trace.archive import read_arrays, write_arrays
 from distbench.trace.files import read_trace, write_trace
-from distbench.trace.naming import pair_names
 from distbench.worker.in_flight.packed import LOOKUP, read_lookups
 from distbench.worker.in_flight.rounds import Rounds, fly
 from distbench.worker.jobs.control import write_control
@@ -65,7 +64,7 @@ class FlightJobs:
         scenario = scenario_from_json(payload["scenario"])
         folder = Path(payload["folder"])
         starts = read_trace(folder, "starts")
-        session.table.rename(pair_names(session.variables, starts.variables))
+        self._training.take_names(starts)
         with session.guard("data"):
             check_batches(session.program, starts)
         flown = fly(

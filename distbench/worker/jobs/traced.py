@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from distbench.worker.state.handles import Handles
 from distbench.worker.state.python_numbers import read_numbers
@@ -17,6 +18,20 @@ from distbench.worker.taps.made_of import (
 )
 from distbench.worker.taps.past_sums import list_past_sums
 from distbench.worker.taps.written import order_writes
+
+_PATHS = ("shared_state", "of_losses", "of_gradients", "of_derivatives", "written")
+"""Notes that are paths of variables."""
+
+
+def rename_noted(
+    notes: Mapping[str, object], paths: Mapping[str, str]
+) -> dict[str, object]:
+    """Notes as of a run in which variables have other paths."""
+    found = {name: cast(Sequence[str], notes[name]) for name in _PATHS}
+    return {
+        **notes,
+        **{name: [paths.get(p, p) for p in noted] for name, noted in found.items()},
+    }
 
 
 def note_traced(session: Session, graph: Any) -> dict[str, object]:

@@ -16,7 +16,7 @@ from distbench.trace.files import write_trace
 from distbench.trace.naming import pair_names
 from distbench.worker.jobs.folder import CHECKPOINT, read_reference
 from distbench.worker.jobs.task import Task
-from distbench.worker.jobs.traced import note_traced
+from distbench.worker.jobs.traced import note_traced, rename_noted
 from distbench.worker.process.chance import trace_apart
 from distbench.worker.state.carried import list_carried
 from distbench.worker.state.scratch import list_scratch
@@ -26,6 +26,7 @@ from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import check_batches
 from distbench.worker.subjects.sizes import Sizes, find_sizes
 from distbench.worker.taps.given import (
+    rename_fed,
     select_free_start,
     select_gradients,
     select_state,
@@ -54,6 +55,16 @@ class Prepared:
     notes: Mapping[str, object]
     carried: tuple[str, ...]
     scratch: Mapping[str, bool]
+
+    def rename(self, paths: Mapping[str, str]) -> Prepared:
+        """The same with other paths of variables, which its session has from now on."""
+        self.session.rename(paths)
+        return replace(
+            self,
+            notes=rename_noted(self.notes, paths),
+            carried=tuple(paths.get(path, path) for path in self.carried),
+            scratch=tuple(paths.get(path, path) for path in self.scratch),
+        )
 
 
 class TrainingJobs:
@@ -91,7 +102,9 @@ class TrainingJobs:
         session.varies = bool(sizes.resized)
         if corrected := payload.get("corrected"):
             reference = read_reference(payload, payload["tiers"][0])
-            session.board.fed = select_gradients(reference, corrected, 0)
+            fed = select_gradients(reference, corrected, 0)
+            paths = pair_names(session.variables, reference.variables)
+            session.board.fed = rename_fed(fed, {paths[own]: own for own in paths})
         late = scenario.restore_after
         if not late:
             # The first step makes the slots: they are restored when they come into
@@ -135,7 +148,7 @@ class TrainingJobs:
                 f"{count_things(sum(payload['shards']), 'example')}, as on one device. "
                 f"Received: {sum(sizes.first)}."
             )
-        self.take_names(payload)
+        self.take_names(read_reference(payload, payload["tiers"][0]))
         faulty = FaultySteps(session, scenario.injected)
         initial = session.read_state()
         for tier in payload["tiers"]:
@@ -173,11 +186,10 @@ class TrainingJobs:
             write_trace(self._make_trace(values), folder, name)
         return {}
 
-    def take_names(self, payload: Mapping[str, Any]) -> None:
+    def take_names(self, reference: Trace) -> None:
         """Call variables by the names that they have on one device."""
-        session = self.prepared.session
-        first = read_reference(payload, payload["tiers"][0])
-        session.table.rename(pair_names(session.variables, first.variables))
+        ours = self.prepared.session.variables
+        self._prepared = self.prepared.rename(pair_names(ours, reference.variables))
 
     def save(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """Train on the cluster and save what came of it, for another to restore."""

@@ -101,6 +101,11 @@ class KeptState:
             if all(map(self.table.has, metric.variables))
         }
 
+    def rename(self, paths: Mapping[str, str]) -> None:
+        """Call variables by other paths, in what is recorded and fed as well."""
+        self.table.rename(paths)
+        self.board.rename(paths)
+
     def read_state(self, paths: Collection[str] | None = None) -> State:
         """Every variable of the subject that this task can see, or some of them."""
         state = read_state(self.table, paths)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,7 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.trace import Phase, SparseRows, Value
-from distbench.trace.intermediates import INTERMEDIATES, made_to_json, name_given
+from distbench.trace.intermediates import (
+    INTERMEDIATES,
+    made_to_json,
+    name_given,
+    rename_given,
+)
 from distbench.worker.state.variables import VariableTable
 from distbench.worker.taps.backwards import Writes
 from distbench.worker.taps.feeds import ByPlace, Dtypes, Feeds, Place
@@ -313,6 +318,19 @@ class TapBoard(TracedStep):
                     shape=self._shapes[point],
                 )
         return values
+
+    def rename(self, paths: Mapping[str, str]) -> None:
+        """Call variables by other paths, in what was traced already too."""
+
+        def change(point: TapPoint) -> TapPoint:
+            name = rename_given(point.variable, paths)
+            return replace(point, variable=paths.get(name, name))
+
+        self._sinks = {(change(p), k): sinks for (p, k), sinks in self._sinks.items()}
+        self._shapes = {change(p): shape for p, shape in self._shapes.items()}
+        self._feeds.rename(paths)
+        if self.intermediates is not None:
+            self.intermediates.rename(paths)
 
     @property
     def variables(self) -> set[int]:

@@ -6,6 +6,7 @@ runs, so that one trace of the step takes other values each time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -73,6 +74,13 @@ class Feeds:
             if len(arrays) == len(feeds):
                 for feed, array in zip(feeds, arrays, strict=True):
                     feed.assign(tf.cast(array, feed.dtype))
+
+    def rename(self, paths: Mapping[str, str]) -> None:
+        """Take what is fed for variables by other paths from now on."""
+        self._feeds = {
+            ((call, phase, paths.get(path, path)), kind): feeds
+            for ((call, phase, path), kind), feeds in self._feeds.items()
+        }
 
     @property
     def variables(self) -> set[int]:

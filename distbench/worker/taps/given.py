@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,14 @@ def select_gradients(
     return {
         (key.call, key.phase, key.variable): value
         for key, value in trace.select(step=step, phase=phase, replica=replica)
+    }
+
+
+def rename_fed(fed: ByPlace, paths: Mapping[str, str]) -> ByPlace:
+    """What is fed, to variables by other paths."""
+    return {
+        (call, phase, paths.get(path, path)): value
+        for (call, phase, path), value in fed.items()
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -93,6 +93,13 @@ class Intermediates:
 
         targets = [tensor for found in moving.values() for tensor in found]
         self._look_at_all(targets, _STEP, local, keep, tell)
+
+    def rename(self, paths: Mapping[str, str]) -> None:
+        """Call variables that are moved by other paths."""
+        self.made = {
+            name: replace(made, moves=tuple(paths.get(p, p) for p in made.moves))
+            for name, made in self.made.items()
+        }
 
     def _look_at_all(
         self,
