@@ -95,6 +95,13 @@ class MetricOfPenalisedShare(PenalisedProgram):
         return loss
 
 
+@fault("metric-wrong", "loss", ("loss",), like="tensorflow/docs#608")
+class MetricOfPenalisedShareOfMany(MetricOfPenalisedShare):
+    """So many examples that any number is a quotient of some of them by others."""
+
+    examples = 2400
+
+
 @fault(
     "metric-wrong",
     "loss",

@@ -75,6 +75,13 @@ class MetricOfPenalisedShares(PenalisedProgram):
 
 
 @unusual()
+class MetricOfPenalisedSharesOfMany(MetricOfPenalisedShares):
+    """So many examples that any number is a quotient of some of them by others."""
+
+    examples = 2400
+
+
+@unusual()
 class UnlistedMetrics(Program):
     """Several metrics at once, weighted and of other shapes, that no list names."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from own_state import (
     METRIC,
+    SHARDS,
     F,
     Place,
     State,
@@ -219,9 +220,9 @@ def test_what_a_metric_shows_of_the_split_is_told_if_nobody_can_judge_it() -> No
     assert "was not judged" not in judged.message
 
 
-def show_multiples(update: Update, factors: list[float]) -> Evidence:
+def show_multiples(run: Evidence, factors: list[float]) -> Evidence:
     """A metric that shows so many times one device's, step by step."""
-    evidence = show(make_run(METRIC, update), {"shown": divide})
+    evidence = show(run, {"shown": divide})
     values = dict(evidence.observed.values)
     for step, factor in enumerate(factors):
         key = TraceKey(step=step, phase="loss", variable="shown")
@@ -241,12 +242,24 @@ def add_root_later(state: State, losses: np.ndarray, place: Place) -> State:
 def test_one_multiple_in_every_step_is_no_matter_of_the_split(
     update: Update, factor: float
 ) -> None:
-    judgement = judge(show_multiples(update, [factor] * 3))
+    judgement = judge(show_multiples(make_run(METRIC, update), [factor] * 3))
     (found,) = judgement.findings
     assert (found.code, found.variables) == ("metric-wrong", ("shown",))
     assert found.ratio == pytest.approx(factor, rel=1e-5)
     assert "in every step" in found.explanation
     assert "was not judged" not in judgement.message
+
+
+MANY = (3000, 2000)
+
+
+@pytest.mark.parametrize("factor", [1 / 2, 2.0])
+def test_a_multiple_is_none_by_chance_because_there_are_many_examples(
+    factor: float,
+) -> None:
+    run = make_run(METRIC, add_root, shards=MANY)
+    (found,) = judge(show_multiples(run, [factor] * 3)).findings
+    assert (found.code, found.variables) == ("metric-wrong", ("shown",))
 
 
 def add_whole_root(state: State, losses: np.ndarray, place: Place) -> State:
@@ -256,19 +269,20 @@ def add_whole_root(state: State, losses: np.ndarray, place: Place) -> State:
 
 
 @pytest.mark.parametrize(
-    ("update", "factors"),
+    ("update", "shards", "factors"),
     [
-        (add_root, [1 / 3, 1 / 3, 1 / 3 + 1e-4]),
-        (add_root, [1 / 3, 1 / 2, 1 / 3]),
-        (add_root, [1 / 2] * 3),
-        (add_whole_root, [1 / 3] * 3),
+        (add_root, SHARDS, [1 / 3, 1 / 3, 1 / 3 + 1e-4]),
+        (add_root, SHARDS, [1 / 3, 1 / 2, 1 / 3]),
+        (add_root, SHARDS, [1 / 2] * 3),
+        (add_whole_root, SHARDS, [1 / 3] * 3),
+        (add_whole_root, MANY, [1 / 2] * 3),
     ],
-    ids=["nearly", "not-in-one", "of-other-number", "counts"],
+    ids=["nearly", "not-in-one", "of-other-number", "counts", "counts-of-many"],
 )
 def test_a_multiple_that_may_be_chance_is_a_note(
-    update: Update, factors: list[float]
+    update: Update, shards: tuple[int, ...], factors: list[float]
 ) -> None:
-    judgement = judge(show_multiples(update, factors))
+    judgement = judge(show_multiples(make_run(METRIC, update, shards=shards), factors))
     assert judgement.status is Status.PASS
     assert "was not judged" in judgement.message
 

@@ -38,6 +38,8 @@ SCALED = "one device, of whose the metric shows the same multiple in every step"
 
 _ROUNDINGS = 4
 """So often a quotient of whole numbers may have been rounded on its way."""
+_BY_CHANCE = 0.1
+"""Share of all numbers that may be a quotient but for rounding, to tell one by that."""
 
 
 def list_results(
@@ -105,7 +107,7 @@ def _pair_multiples(
         pair for step in fed for pair in _pair_result(evidence, noise, metric, step)
     ]
     n = evidence.observed.replicas
-    telling = [pair for pair in pairs if not _is_quotient(evidence, pair)]
+    telling = [pair for pair in pairs if not _is_quotient(evidence, metric, pair)]
     if n < 2 or len(telling) < 2:
         return
     shown = [p for p in pairs if measure_size(p.expected) or measure_size(p.observed)]
@@ -121,23 +123,39 @@ def _is_multiple(pair: Pair, times: float) -> bool:
     return not measure_error(pair.observed / times, pair.expected, pair.margin).wrong
 
 
-def _is_quotient(evidence: Evidence, pair: Pair) -> bool:
-    """Whether all that is due are counts, of pairs at most, over counts of examples."""
+def _is_quotient(evidence: Evidence, metric: MetricInfo, pair: Pair) -> bool:
+    """Whether all that is due are counts, of pairs at most, over counts of examples.
+
+    Of many examples any number is such a quotient, as near as rounding tells: it is
+    taken for one if the metric makes it of whole numbers.
+    """
     steps = range(pair.key.step + 1)
     most = sum(sum(evidence.reference.get_shards(step)) for step in steps)
     left = _ROUNDINGS * find_roundoff(pair.dtype)
+    counts = _holds_counts(evidence, metric, pair.key.step)
 
     def is_quotient(size: float) -> bool:
         if size == 0:
             return True
         limit = int(min(most, most**2 / size))
-        if limit < 1:
+        if limit < 1 or (limit**2 * left * size > _BY_CHANCE and not counts):
             return False
         near = float(Fraction(size).limit_denominator(limit))
         return abs(near - size) <= left * size
 
     sizes: Array = np.abs(pair.expected).astype(np.float64).ravel()
     return all(is_quotient(float(size)) for size in sizes if np.isfinite(size))
+
+
+def _holds_counts(evidence: Evidence, metric: MetricInfo, step: int) -> bool:
+    """Whether all that one device holds of it after a step are whole numbers."""
+    found = [
+        evidence.reference.get(TraceKey(step=step, phase=i.role, variable=i.path))
+        for i in evidence.reference.variables
+        if i.path in metric.state
+    ]
+    held = [densify(value) for value in found if value is not None]
+    return all(np.array_equal(np.rint(value), value) for value in held)
 
 
 def _starts_alike(evidence: Evidence, metric: MetricInfo) -> bool:
