@@ -262,6 +262,29 @@ def test_a_multiple_is_none_by_chance_because_there_are_many_examples(
     assert (found.code, found.variables) == ("metric-wrong", ("shown",))
 
 
+def show_integers(evidence: Evidence) -> Evidence:
+    """The same where integers are shown, of which a twin has no others."""
+    due = evidence.reference.values
+
+    def tell(trace: Trace) -> Trace:
+        values = dict(trace.values)
+        for key in [key for key in values if key.variable == "shown"]:
+            whole = np.float64(due[key.at(WHOLE)])
+            values[key] = np.int64(
+                np.rint(3 * values[key] / whole) * np.rint(1e6 * whole)
+            )
+        return replace(trace, values=values)
+
+    return evidence.change_traces(tell)
+
+
+@pytest.mark.parametrize("factor", [1 / 3, 3.0])
+def test_a_multiple_of_large_integers_is_told(factor: float) -> None:
+    run = show_multiples(make_run(METRIC, add_root), [factor] * 3)
+    (found,) = judge(show_integers(run)).findings
+    assert (found.code, found.variables) == ("metric-wrong", ("shown",))
+
+
 def add_whole_root(state: State, losses: np.ndarray, place: Place) -> State:
     """A whole number of which the same holds, as of a count."""
     made = add_root(state, losses, place)

@@ -111,16 +111,19 @@ def _pair_multiples(
     if n < 2 or len(telling) < 2:
         return
     shown = [p for p in pairs if measure_size(p.expected) or measure_size(p.observed)]
-    if any(all(_is_multiple(pair, times) for pair in shown) for times in (1 / n, n)):
+    is_part = all(_is_due(pair, pair.observed * n) for pair in shown)
+    if is_part or all(_is_due(pair, pair.observed / n) for pair in shown):
         yield from (replace(pair, against=SCALED) for pair in pairs)
 
 
-def _is_multiple(pair: Pair, times: float) -> bool:
-    """Whether so many times what is due was seen, but for what rounding allows."""
-    size = measure_size(pair.expected)
-    if not 0 < pair.margin.widest / SAME < size < np.inf:
+def _is_due(pair: Pair, numbers: Array) -> bool:
+    """Whether numbers are those that are due, which are more than noise.
+
+    Of integers there is none.
+    """
+    if not pair.margin.widest / SAME < measure_size(pair.expected) < np.inf:
         return False
-    return not measure_error(pair.observed / times, pair.expected, pair.margin).wrong
+    return not measure_error(numbers, pair.expected, pair.margin).wrong
 
 
 def _is_quotient(evidence: Evidence, metric: MetricInfo, pair: Pair) -> bool:
