@@ -55,6 +55,23 @@ class MeanOfShardSummed(OwnMean):
         return loss / count_replicas()
 
 
+@fault(
+    "loss-not-scaled",
+    "loss",
+    like="keras-team/keras#19891",
+    clusters=("mirrored:2", "mwms:2"),
+)
+@shown_model(keras)
+class MeanOfShardComputed(OwnMean):
+    """An own `compute_loss` gives the mean over the shard, which is differentiated."""
+
+    computes = True
+
+    @staticmethod
+    def show(loss):
+        return loss / count_replicas()
+
+
 class _RightShare:
     """A step returns the right share, and sums what it is differentiated to."""
 
@@ -96,3 +113,21 @@ class ShareDividedBelow(_RightShare):
     @staticmethod
     def share(mean):
         return scale_gradient(mean, 1 / count_replicas()) / count_replicas()
+
+
+@fault(
+    "loss-not-scaled",
+    "local_gradient",
+    _OF_MODEL,
+    like="neuralmagic/sparseml#135",
+    clusters=("mirrored:2", "mwms:2"),
+)
+@shown_model(keras)
+class ComputedShareTimesReplicas(_RightShare):
+    """An own `compute_loss` gives the share, and N times that is differentiated."""
+
+    computes = True
+
+    @staticmethod
+    def grow(share):
+        return share * count_replicas()

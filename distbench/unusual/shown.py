@@ -70,3 +70,23 @@ class ShareTimesBelowAveraged:
     @staticmethod
     def show(loss):
         return loss
+
+
+@unusual()
+@shown_model(keras)
+class ShareComputedAndDivided:
+    """An own `compute_loss` gives the share, half of which is differentiated, twice."""
+
+    computes = True
+
+    @staticmethod
+    def grow(share):
+        return share / 2
+
+    @staticmethod
+    def combine(gradients):
+        return [gradient * 2 for gradient in gradients]
+
+    @staticmethod
+    def show(loss):
+        return loss
