@@ -390,3 +390,76 @@ def test_shards_need_not_make_up_what_is_rounding_alone(
 ) -> None:
     results = distbench.run(_tell_made_up, "one", args=(noise, is_permuted))
     assert list(results.values()) == [is_made_up]
+
+
+def _count_feeds(reduced: tuple[float, ...]) -> int:
+    """Runs in a task: how often one device is fed, to know a sum that is no sum.
+
+    Args:
+        reduced: What two replicas reduce of gradients of 2 and 4, by step, or of NaN;
+            one device hands on 3 for the global batch.
+    """
+    from types import SimpleNamespace
+
+    import numpy as np
+
+    from distbench.trace import WHOLE, Trace, TraceKey, VariableInfo
+    from distbench.worker.one_device.by_hand import try_sums
+    from distbench.worker.process.failures import SubjectError
+
+    info = VariableInfo(
+        path="kernel", role="variable", shape=(3,), dtype="float32", synchronised=True
+    )
+
+    def make_trace(replicas: int, found: dict[tuple[int, str, int], float]) -> Trace:
+        values = {
+            TraceKey(
+                step=step, phase=phase, variable="kernel", replica=replica
+            ): np.full(3, number, np.float32)
+            for (step, phase, replica), number in found.items()
+        }
+        return Trace(
+            name="x",
+            replicas=replicas,
+            shards=(1,) * replicas,
+            variables=(info,),
+            values=values,
+            notes={},
+        )
+
+    reference, observed = {}, {}
+    for step, number in enumerate(reduced):
+        for phase in ("local_gradient", "reduced_gradient"):
+            reference[step, phase, WHOLE] = 3.0
+        for replica in range(2):
+            own = number if np.isnan(number) else 2.0 * (replica + 1)
+            observed[step, "local_gradient", replica] = own
+            observed[step, "reduced_gradient", replica] = number
+    fed = []
+
+    def feed(*given, **_):
+        fed.append(given)
+        raise SubjectError("step", None)
+
+    feeder = SimpleNamespace(takes=lambda _: True, feed=feed)
+    traces = make_trace(2, reference), make_trace(2, observed)
+    try_sums(feeder, "bounded", *traces, is_explained=True)
+    return len(fed)
+
+
+@pytest.mark.first(4)
+@pytest.mark.parametrize(
+    ("reduced", "count"),
+    [
+        ((6.0, 6.0), 0),
+        ((3.0, 3.0), 0),
+        ((float("nan"), 6.0), 0),
+        ((6.0, 1.0), 1),
+    ],
+    ids=["sums", "one-device", "no-room", "neither"],
+)
+def test_one_device_takes_no_sum_where_none_is_wrong(
+    reduced: tuple[float, ...], count: int
+) -> None:
+    (found,) = distbench.run(_count_feeds, "one", args=(reduced,)).values()
+    assert found == count

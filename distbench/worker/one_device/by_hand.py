@@ -17,7 +17,9 @@ from distbench.trace import (
     SUMMED,
     WHOLE,
     Trace,
+    Value,
     Values,
+    get_numbers,
 )
 from distbench.worker.one_device.decayed import LEAST, decay_again
 from distbench.worker.one_device.feeder import Feeder, Start, keep
@@ -26,6 +28,7 @@ from distbench.worker.one_device.held_against import (
     differ,
     hands_on,
     take_replica,
+    take_whole,
 )
 from distbench.worker.one_device.kept_back import join_kept_back
 from distbench.worker.one_device.overwritten import overwrite_rows
@@ -44,7 +47,7 @@ from distbench.worker.one_device.sums import (
 )
 from distbench.worker.one_device.undetermined import find_undetermined
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import have_same_bits
+from distbench.worker.state.values import are_near, have_same_bits, widen
 
 _LED = ("reduced_gradient", "variable")
 """Phases in which the state by hand shows whether a sum was the right one."""
@@ -87,13 +90,15 @@ def try_sums(
     is_any = any(key.phase in SUMMED for key in observed.values)
     is_seen = is_any and not find_unsummed(reference, observed)
     changes = is_seen and not hands_on(reference)
+    whole = take_whole(reference, "reduced_gradient")
     right, average, *others = list_sums(observed.replicas)
     feed_way = partial(_feed_way, feeder, tier, observed)
     with suppress(SubjectError):
-        fed = add_gradients(observed, right)
-        hands_on_sums = is_seen and _hands_on_sums(observed, fed)
-        if hands_on_sums and is_explained and not changes:
+        hands_on_sums = is_seen and _hands_on_sums(observed, right)
+        is_right = hands_on_sums or (is_seen and _has_reduced(observed, whole))
+        if is_right and is_explained and not changes:
             return Summed()
+        fed = add_gradients(observed, right)
         feed = partial(_feed_sum, feeder, tier, fed, right)
         due = feed()
         is_due = not differ(observed, due, _LED)
@@ -160,16 +165,35 @@ def find_unsummed(reference: Trace, observed: Trace) -> frozenset[str]:
 
 
 def _has_reduced(observed: Trace, due: Trace) -> bool:
-    """Whether the cluster reduces what one device makes of a sum."""
+    """Whether the cluster reduces what one device makes of a sum, or of its batch."""
     handed = take_replica(observed, "reduced_gradient")
     return bool(handed.values) and are_multiples(handed, due, 1.0)
 
 
-def _hands_on_sums(observed: Trace, fed: Trace) -> bool:
-    """Whether what the cluster reduces are the sums of its gradients as they are."""
-    summed = Values(fed.values).rename(lambda k: replace(k, phase="reduced_gradient"))
-    handed = take_replica(observed, "reduced_gradient")
-    return are_multiples(handed, replace(fed, values=summed), 1.0)
+def _hands_on_sums(observed: Trace, right: Sum) -> bool:
+    """Whether what the cluster reduces are the sums of its gradients as they are.
+
+    They are added up one by one, up to the first that is something else.
+    """
+    for key, value in observed.select(phase="reduced_gradient", replica=0):
+        own = observed.get_replicas(replace(key, phase="local_gradient"))
+        dtype = observed.dtypes.get(key.variable)
+        if not own or not _is_sum(value, right.add_up(own), dtype):
+            return False
+    return True
+
+
+def _is_sum(value: Value, total: Value, dtype: str | None) -> bool:
+    """Whether both are the same but for roundings, where they have room in the dtype.
+
+    What has none is Inf or NaN by the order of the addends.
+    """
+    wide = widen(value), widen(total)
+    finite, other = (np.isfinite(numbers) for numbers in wide)
+    if not np.array_equal(finite, other):
+        return False
+    seen, due = (numbers[finite] for numbers in wide)
+    return are_near(seen, due, dtype or get_numbers(value).dtype.name)
 
 
 def _is_moved(reference: Trace, path: str) -> bool:
