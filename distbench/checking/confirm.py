@@ -103,7 +103,7 @@ def confirm_first(
     ]
     # What was put in corrects all that is wrong up to there, not this cause alone.
     is_computed = first.phase in COMPUTED
-    is_between = is_computed and seen is not None and _changes_gradients(seen)
+    is_between = is_computed and seen is not None and _changes_before_sum(seen)
     others = is_between or any(
         not other.warning and PHASES.index(other.phase) <= PHASES.index(phase)
         for other in findings[1:]
@@ -112,7 +112,7 @@ def confirm_first(
     return (replace(first, confirmed=confirmed), *findings[1:], *hidden)
 
 
-def _changes_gradients(evidence: Evidence) -> bool:
+def _changes_before_sum(evidence: Evidence) -> bool:
     """Whether one device makes something else of gradients before they are summed.
 
     What it makes of each replica's own is known where a state does not follow as well.

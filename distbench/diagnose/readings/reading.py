@@ -263,7 +263,7 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
     rounded = None if left_open else measure_rounded(evidence, spoilt)
     if rounded is not None:
         known = COMPUTED
-        is_clipped = not nature.grouped and _changes_gradients(evidence, spoilt)
+        is_clipped = not nature.grouped and _reduces_no_multiple(evidence, spoilt)
         if hides_gradients(evidence) or is_clipped:
             known = (*known, "reduced_gradient")
         limited = _limit(evidence, known=known, lost=nature.lost)
@@ -279,7 +279,7 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
         )
 
 
-def _changes_gradients(evidence: Evidence, spoilt: frozenset[int]) -> bool:
+def _reduces_no_multiple(evidence: Evidence, spoilt: frozenset[int]) -> bool:
     """Whether one device makes something else of finite gradients than a multiple."""
     made = Factors(evidence.reference)
     found = evidence.reference.select(phase="reduced_gradient", replica=WHOLE)
