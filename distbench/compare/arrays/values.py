@@ -76,32 +76,32 @@ def align_values(values: Sequence[Value]) -> tuple[Aligned, ...]:
     return tuple([aligned[id(value)] for value in values])
 
 
-def align_pair(value: Value, expected: Value) -> tuple[Aligned, Aligned]:
+def align_pair(value: Value, expected: Value) -> tuple[Aligned, Aligned, float]:
     """Bring two values into the same form, in which what differs still does.
 
     Of large integers, as hashes and the state of a generator are, several are one
     number in float64. The first value then has the next one on its side.
+
+    Returns:
+        Both, and the largest difference of integers of one dtype that float64 may have
+        no room for; 0 for values of another kind, and where none is.
     """
     seen, due = align_values((value, expected))
     if not (_is_long(value) and _is_long(expected)) or value.shape != expected.shape:
-        return seen, due
+        return seen, due, 0.0
     lost = (value != expected) & (seen.total == due.total)
-    if not np.any(lost):
-        return seen, due
-    side = np.where(np.asarray(value > expected), math.inf, -math.inf)
-    total = np.where(lost, np.nextafter(seen.total, side), seen.total)
-    return replace(seen, total=total), due
+    if np.any(lost):
+        side = np.where(np.asarray(value > expected), math.inf, -math.inf)
+        total = np.where(lost, np.nextafter(seen.total, side), seen.total)
+        seen = replace(seen, total=total)
+    gap = 0.0 if value.dtype != expected.dtype else _measure_gap(value, expected)
+    return seen, due, gap
 
 
-def measure_gap(value: Value, expected: Value) -> float:
-    """Largest difference of integers that float64 may have no room for.
-
-    0 for values of another kind, and where none is.
-    """
-    if not (_is_long(value) and _is_long(expected)) or value.shape != expected.shape:
-        return 0.0
-    if value.dtype != expected.dtype:
-        return 0.0
+def _measure_gap(
+    value: npt.NDArray[np.integer[Any]], expected: npt.NDArray[np.integer[Any]]
+) -> float:
+    """Largest difference of integers of 64 bits, which float64 may have no room for."""
     pair = np.atleast_1d(value), np.atleast_1d(expected)
     most, least = np.maximum(*pair), np.minimum(*pair)
     # Of any two of them it has room in as many bits without a sign.

@@ -12,7 +12,6 @@ from distbench.compare.arrays.values import (
     Array,
     align_pair,
     densify,
-    measure_gap,
     name_value,
 )
 from distbench.evidence import Evidence
@@ -57,7 +56,7 @@ class PairMaker:
         if known is not None and are_copies((value, expected), (known[0], known[1])):
             # What is true of one copy is true of all.
             return replace(known[2], key=key)
-        seen, wanted = align_pair(value, expected)
+        seen, wanted, gap = align_pair(value, expected)
         if margin is None and repeats:
             margin = self._noise.find_repeated_margin(key, wanted.total)
         elif margin is None:
@@ -73,7 +72,7 @@ class PairMaker:
             base=self._find_base(key, seen.total.shape),
             rows=seen.places,
             repeats=repeats,
-            gap=measure_gap(value, expected),
+            gap=gap,
         )
         self._known[relation, against] = value, expected, pair
         return pair

@@ -27,7 +27,6 @@ from distbench.compare.arrays.values import (
     align_pair,
     densify,
     measure_finite,
-    measure_gap,
     name_value,
 )
 from distbench.compare.recorded.places import (
@@ -180,7 +179,8 @@ class _Offline:
             return Place(key=key, how=how, lacks=lacks)
         if self._a.digested and key.phase != "loss":
             return Place(key=key, likeness=_compare_digests(left, right))
-        observed, expected = (aligned.total for aligned in align_pair(left, right))
+        seen, due, gap = align_pair(left, right)
+        observed, expected = seen.total, due.total
         dtype = name_value(right)
         half = find_half(self._narrow or dtype)
         is_state = key.phase in STATE
@@ -193,7 +193,7 @@ class _Offline:
             before=self._find_before(key) if is_state and not how else None,
             noise=self._noise.get(self._find_owner(key)) if is_state else None,
         )
-        if likeness.error and (gap := measure_gap(left, right)):
+        if likeness.error and gap:
             share = gap / likeness.error
             likeness = replace(likeness, error=gap, relative=share * likeness.relative)
         place = key.variable, key.replica
