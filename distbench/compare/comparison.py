@@ -53,7 +53,8 @@ class Comparison(Compared):
             replica lost, fail. True for a comparison that failed as it is.
         hidden: Not effective, and it would be if the bound were 0: noise hides it.
         change: Largest absolute value of what is expected, of a state what the step
-            changes in it.
+            changes in it. Elements that may be anything have no part in this, nor in
+            what follows, unless all may.
         resolution: Smallest error that can be seen here: the bound, or one unit in
             the last place of the largest element, which it is where all bits agree.
     """
@@ -287,6 +288,7 @@ def _is_of_one_shard(pair: Pair) -> bool:
 
 def _make(pair: Pair, measured: Measured, effective: bool, hidden: bool) -> Comparison:
     key = pair.key
+    changed, expected, widest = _take_known(pair)
     return Comparison(
         step=key.step,
         call=key.call,
@@ -302,9 +304,20 @@ def _make(pair: Pair, measured: Measured, effective: bool, hidden: bool) -> Comp
         wrong=measured.wrong,
         effective=effective,
         hidden=hidden,
-        change=measure_size(pair.expected - pair.base),
+        change=measure_size(changed),
         resolution=max(
-            pair.margin.widest if measured.error else 0.0,
-            2 * find_roundoff(pair.dtype) * measure_size(pair.expected),
+            widest if measured.error else 0.0,
+            2 * find_roundoff(pair.dtype) * measure_size(expected),
         ),
     )
+
+
+def _take_known(pair: Pair) -> tuple[Array, Array, float]:
+    """What is due where a bound is known: what the step changes, all, largest bound."""
+    changed, widest = pair.expected - pair.base, pair.margin.widest
+    if widest == np.inf:
+        bounds = np.broadcast_to(pair.margin.bound, changed.shape)
+        known = np.isfinite(bounds)
+        if known.any():
+            return changed[known], pair.expected[known], measure_size(bounds[known])
+    return changed, pair.expected, widest

@@ -9,7 +9,7 @@ import pytest
 from gradient_values import map_values
 from training_simulator import KERNEL, RIGHT, Fault, Setup, Simulation, observe
 
-from distbench.compare.arrays.measure import BITWISE, measure_error
+from distbench.compare.arrays.measure import BITWISE, Margin, measure_error
 from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.compare.comparison import judge_pair
 from distbench.compare.nature.factor import Factor
@@ -200,6 +200,17 @@ def test_what_is_no_measure_proves_nothing():
         pair = pair_sums("local_gradient", [1.0, 2.0], due)
         left = leave_infinite(pair, evidence.reference)
         assert judge_pair(left, evidence).comparison.effective is effective
+
+
+@pytest.mark.parametrize("more", [0.0, 1e-9])
+def test_what_is_no_measure_hides_no_other_element(more):
+    evidence = observe(replicas=2)
+    pair = pair_sums("local_gradient", [9.0, 2.0, 3.0], [INF, 2.0, 3.0 + more])
+    left = leave_infinite(replace(pair, margin=Margin(bound=1e-8)), evidence.reference)
+    comparison = judge_pair(left, evidence).comparison
+    assert not comparison.wrong
+    assert comparison.resolution <= 1e-8
+    assert comparison.change == 3.0 + more
 
 
 def test_infinities_may_cancel_in_another_order():
