@@ -9,6 +9,8 @@ from distbench.samples.shown_model import OwnMean, scale_gradient, shown_model
 
 _LIKE = "keras-team/keras#19340"
 
+_OF_MODEL = ("hidden/kernel", "hidden/bias", "output/kernel", "output/bias")
+
 
 @fault("loss-misreported", "loss", ("",), like=_LIKE, clusters=("mirrored:2", "mwms:2"))
 @shown_model(keras)
@@ -78,9 +80,6 @@ class _RightShare:
     @staticmethod
     def show(loss):
         return loss
-
-
-_OF_MODEL = ("hidden/kernel", "hidden/bias", "output/kernel", "output/bias")
 
 
 @fault(

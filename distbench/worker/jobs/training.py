@@ -63,7 +63,7 @@ class Prepared:
             self,
             notes=rename_noted(self.notes, paths),
             carried=tuple(paths.get(path, path) for path in self.carried),
-            scratch=tuple(paths.get(path, path) for path in self.scratch),
+            scratch={paths.get(p, p): known for p, known in self.scratch.items()},
         )
 
 
