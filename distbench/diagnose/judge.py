@@ -34,6 +34,7 @@ from distbench.diagnose.readings.notes import (
     note_left_out,
     note_metrics,
     note_not_finite,
+    note_overflowing,
     note_packed,
     note_padded,
     note_reshaped,
@@ -42,11 +43,7 @@ from distbench.diagnose.readings.notes import (
     note_uncompared,
     note_unread,
 )
-from distbench.diagnose.readings.overflowing import (
-    leave_steps,
-    list_overflowing,
-    note_overflowing,
-)
+from distbench.diagnose.readings.overflowing import leave_steps, list_overflowing
 from distbench.diagnose.readings.owners import name_owners
 from distbench.diagnose.readings.reading import Reading, list_readings
 from distbench.diagnose.readings.weighed import Weighed

@@ -34,9 +34,15 @@ def overflow_alone(evidence: Evidence) -> bool:
 
 
 def list_spoilt(trace: Trace) -> frozenset[int]:
-    """Steps of which some loss or local gradient is not finite."""
+    """Steps of which some loss or local gradient is not finite.
+
+    What a metric shows is no loss: of no examples it may be 0/0.
+    """
+    own = Values(trace.values).keep(
+        lambda key: key.phase in COMPUTED and (key.phase != "loss" or not key.variable)
+    )
     return frozenset(
         key.step
-        for key, value in trace.values.items()
-        if key.phase in COMPUTED and not np.all(np.isfinite(densify(value)))
+        for key, value in own.items()
+        if not np.all(np.isfinite(densify(value)))
     )

@@ -67,8 +67,9 @@ def _find_means(part: Context) -> str:
     ]
     sums = _list_sums(part) if names else []
     few = max(_FEW, 4 * (part.replicas + 1))
-    for tried in ([one.pick(few) for one in sums], sums):
-        lacking = _find_lacking(tried)
+    some = [one.pick(few) for one in sums]
+    for tried in (some, sums) if some != sums else (sums,):
+        lacking = _find_lacking(tried) if names else None
         if lacking is None:
             return ""
         names = [name for name in names if _makes_up(part, name, tried, lacking)]

@@ -5,7 +5,7 @@ Each note is one sentence, or `""` where there is nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -58,6 +58,17 @@ def note_padded(reference: Trace) -> str:
         "lengths; zeros fill them up to the longest of all, on the cluster and on one "
         "device, so a step that makes something else of longer padding is not seen, "
         "and one that takes another value for padding takes these zeros for data"
+    )
+
+
+def note_overflowing(steps: Collection[int]) -> str:
+    """Says of which steps nothing is judged; see `list_overflowing`."""
+    if not steps:
+        return ""
+    return (
+        f"note: in step {' and '.join(map(str, sorted(steps)))} either the replicas' "
+        "shares overflow or the gradients of the whole batch, and not both, so it was "
+        "not judged"
     )
 
 

@@ -11,22 +11,26 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.arrays.spoilt import find_spoilt
 from distbench.compare.arrays.values import are_equal, densify
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, Value, Values
+from distbench.trace import WHOLE, Value, Values
 
 
 def list_overflowing(evidence: Evidence) -> frozenset[int]:
     """Those steps; none of a free run, in which later ones follow."""
     if evidence.tier == "free":
         return frozenset()
-    spoilt = find_spoilt(evidence)
-    return frozenset(
-        step
-        for step in range(evidence.reference.steps)
-        if (_takes_alone if step in spoilt else _leaves_out_alone)(evidence, step)
-    )
+    steps = range(evidence.reference.steps)
+    return frozenset(step for step in steps if _overflows_otherwise(evidence, step))
+
+
+def _overflows_otherwise(evidence: Evidence, step: int) -> bool:
+    """Whether gradients are finite on one side alone, for that reason."""
+    is_seen = all(evidence.observed.find_finite(step).values())
+    is_due = evidence.reference.find_finite(step).get(WHOLE, True)
+    if is_seen and not is_due:
+        return _takes_alone(evidence, step)
+    return is_due and not is_seen and _leaves_out_alone(evidence, step)
 
 
 def leave_steps(evidence: Evidence, steps: Collection[int]) -> Evidence:
@@ -38,46 +42,30 @@ def leave_steps(evidence: Evidence, steps: Collection[int]) -> Evidence:
     return replace(evidence, observed=replace(observed, values=values))
 
 
-def note_overflowing(steps: Collection[int]) -> str:
-    """What is said of these; empty where there are none."""
-    if not steps:
-        return ""
-    return (
-        f"note: in step {' and '.join(map(str, sorted(steps)))} either the replicas' "
-        "shares overflow or the gradients of the whole batch, and not both, so it was "
-        "not judged"
-    )
-
-
 def _leaves_out_alone(evidence: Evidence, step: int) -> bool:
-    """Whether some share of a mean overflows in a step in which the mean does not.
+    """Whether shares overflow that are less than shards alone, which do as well.
 
     A shard alone has the mean over its own examples, which is more than its replica's
     share of it: where that overflows as well, nobody knows what is due.
     """
     pairs = [
         (_find_odd(seen), _find_odd(alone))
-        for key, seen in evidence.observed.select(step=step)
-        if key.phase in COMPUTED
-        and (alone := evidence.reference.get(key)) is not None
+        for key, seen in evidence.observed.select(step=step, phase="local_gradient")
+        if (alone := evidence.reference.get(key)) is not None
         and densify(alone).shape == densify(seen).shape
     ]
-    is_any = any(seen.any() for seen, _ in pairs)
     is_within = not any((seen & ~alone).any() for seen, alone in pairs)
     is_more = any((alone & ~seen).any() for seen, alone in pairs)
-    return is_any and is_within and is_more
+    return is_within and is_more
 
 
 def _takes_alone(evidence: Evidence, step: int) -> bool:
-    """Whether replicas, of which none overflows, take a step that one device does not.
+    """Whether replicas take a step that one device does not.
 
     Not even where it is given their sums: it decides by what its own tapes give.
     """
     replay = evidence.fed.replays.get("reduced_gradient")
-    gradients = [
-        v for k, v in evidence.observed.select(step=step) if k.phase in COMPUTED
-    ]
-    if replay is None or any(_find_odd(value).any() for value in gradients):
+    if replay is None:
         return False
     trained = {v.path for v in evidence.reference.variables if v.trainable}
     moved = [

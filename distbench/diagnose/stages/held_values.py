@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from distbench.compare.arrays.values import measure_errors
 from distbench.compare.comparison import Judged
 from distbench.diagnose.clues.cases import take_rows
 from distbench.trace import WHOLE, Trace
@@ -26,5 +27,5 @@ def is_as_held(held: Trace, link: Judged) -> bool:
     due = take_rows(value, pair)
     if due.shape != pair.observed.shape:
         return False
-    gap = np.abs(pair.observed - due)
-    return bool(np.all(gap <= _FEW * np.asarray(pair.margin.bound)))
+    errors = measure_errors(pair.observed, due)
+    return bool(np.all(errors <= _FEW * np.asarray(pair.margin.bound)))

@@ -175,12 +175,14 @@ def _hands_on_sums(observed: Trace, right: Sum) -> bool:
 
     They are added up one by one, up to the first that is something else.
     """
+    is_any = False
     for key, value in observed.select(phase="reduced_gradient", replica=0):
+        is_any = True
         own = observed.get_replicas(replace(key, phase="local_gradient"))
         dtype = observed.dtypes.get(key.variable)
         if not own or not _is_sum(value, right.add_up(own), dtype):
             return False
-    return True
+    return is_any
 
 
 def _is_sum(value: Value, total: Value, dtype: str | None) -> bool:

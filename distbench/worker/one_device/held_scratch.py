@@ -46,7 +46,7 @@ def hold_scratch(
         replicas hold what one device does, or it cannot be asked.
     """
     is_open = reference.session.program.is_compiled or reference.scenario.injected
-    if is_open or observed.replicas == 1:
+    if is_open or not reference.repeats or observed.replicas == 1:
         return None
     paths = [info.path for info in observed.variables if info.is_scratch]
     held = take_holding(reference, tier, observed, recorded, paths, PHASES)
@@ -85,4 +85,10 @@ class _Moved:
 
     def is_near(self, part: float = 1.0) -> bool:
         """Whether the second is such a part of the first, but for roundings."""
-        return are_near(self._due, self._own, self._dtype, part=part, noise=self._noise)
+        return are_near(
+            self._due,
+            self._own,
+            self._dtype,
+            part=part,
+            find_noise=lambda: self._noise,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -38,8 +39,8 @@ def make_up(
             return True
         shares = [w * part for w, part in zip(weights, known, strict=True)]
         total = np.asarray(sum(shares))
-        return are_near(value, total, dtype) or are_near(
-            value, total, dtype, noise=find_margin(key, value)
+        return are_near(
+            value, total, dtype, find_noise=partial(find_margin, key, value)
         )
 
     whole = max(1, sum(sizes))

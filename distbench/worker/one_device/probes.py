@@ -213,14 +213,15 @@ class Probes:
         """Whether the double of a shard has so many times as much of each gradient."""
 
         def is_multiple(key: TraceKey, twice: Value) -> bool:
-            value, whole = self._recorded.get(key), self._recorded.get(key.at(WHOLE))
-            if value is None:
-                return False
-            is_near = are_near(value, twice, None, part=times)
-            if is_near or whole is None:
-                return is_near
-            noise = self._twins.find_margin(tier, key, whole)
-            return are_near(value, twice, None, part=times, noise=noise)
+            def find_noise() -> float:
+                whole = self._recorded.get(key.at(WHOLE))
+                margin = self._twins.find_margin
+                return 0.0 if whole is None else margin(tier, key, whole)
+
+            value = self._recorded.get(key)
+            return value is not None and are_near(
+                value, twice, None, part=times, find_noise=find_noise
+            )
 
         found = doubled.select(step=step, phase="local_gradient", replica=replica)
         return all(is_multiple(key, twice) for key, twice in found)

@@ -29,6 +29,7 @@ from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import (
     count_digits,
     find_counts,
+    measure_gap,
     perturb,
     widen,
 )
@@ -83,10 +84,8 @@ class Twins:
         moved = [t.get(key.at(WHOLE)) for t in twins if not t.notes.get("permuted")]
         due = widen(value)
         wide = [widen(other) for other in moved if other is not None]
-        if any(array.shape != due.shape for array in wide):
-            return 0.0
-        errors = [np.max(np.abs(array - due), initial=0.0) for array in wide]
-        return _MARGIN * float(max(errors, default=0.0))
+        gap = max((measure_gap(due, array) for array in wide), default=0.0)
+        return _MARGIN * gap if np.isfinite(gap) else 0.0
 
     def _try_orders(
         self, record: Callable[[Tier], tuple[Trace, ...]], tier: Tier

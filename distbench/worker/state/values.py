@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def have_same_bits(left: Value | None, right: Value) -> bool:
         return True
     if isinstance(left, SparseRows) or isinstance(right, SparseRows):
         return bool(np.array_equal(widen(left), widen(right), equal_nan=True))
-    return left.tobytes() == right.tobytes()
+    return left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
 def are_near(
@@ -36,7 +36,7 @@ def are_near(
     dtype: str | None,
     *,
     part: float = 1.0,
-    noise: float = 0.0,
+    find_noise: Callable[[], float] = float,
 ) -> bool:
     """Whether two values agree in half of the digits of their largest element.
 
@@ -45,11 +45,12 @@ def are_near(
         right: Another one.
         dtype: In which they were computed; None is what they lie in.
         part: As what part of the left one the right one is meant.
-        noise: How far apart any element may be all the same.
+        find_noise: How far apart any element may be all the same; asked if it matters.
     """
     wide = widen(left) * part, widen(right)
     share = find_half(dtype or get_numbers(left).dtype.name)
-    return measure_gap(*wide) <= max(share * measure_largest(wide[0]), noise)
+    gap = measure_gap(*wide)
+    return gap <= share * measure_largest(wide[0]) or gap <= find_noise()
 
 
 def find_half(dtype: str) -> float:

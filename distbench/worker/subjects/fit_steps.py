@@ -125,13 +125,14 @@ def make_fit_step(session: Session, model: Any, *, at_once: bool = True) -> FitS
 def _read_shown(history: Any, model: Any) -> dict[str, np.ndarray]:
     """The numbers that `fit` shows; a step of the user's may return anything.
 
-    They come as Python's own, which have more digits than what they were computed in.
+    They come as Python's own, and floats with more digits than what they were computed
+    in.
     """
     shown = getattr(history, "history", None) or {}
     last = {name: np.asarray(found[-1]) for name, found in shown.items() if found}
     dtype = np.promote_types(np.float32, find_dtype(model.variable_dtype))
     return {
-        str(name): np.asarray(value, dtype)
+        str(name): value.astype(dtype) if value.dtype.kind == "f" else value
         for name, value in last.items()
         if value.ndim == 0 and value.dtype.kind in "biuf"
     }

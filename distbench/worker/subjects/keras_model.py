@@ -152,7 +152,8 @@ class KerasModelProgram(Program):
         self._keras_divides |= is_own(type(self._model).compute_loss.__module__)
         loss = call_converted(original, *args, **kwargs)
         if loss is not None:
-            self._told[session.board.find_replica()].append(loss)
+            replica = session.board.find_replica()
+            self._told.setdefault(replica, []).append(loss)
             # A tape differentiates the sum of what has dimensions.
             session.tap_loss(tf.reduce_sum(loss))
         return loss
