@@ -18,16 +18,29 @@ def make_averaged(name, shape, initial=0.0):
     )
 
 
+def make_alike(name, variables):
+    """Such state for each variable, of its shape."""
+    return [
+        make_averaged(f"{name}{place}", variable.shape)
+        for place, variable in enumerate(variables)
+    ]
+
+
+class Counting:
+    """Put before a program that makes N of what it keeps."""
+
+    def count(self):
+        """How often what is kept counts in the sum."""
+        return count_replicas()
+
+
 @unusual()
 class MeansCollected(Program):
     """Averages of two steps' gradients are collected; the optimizer sums them."""
 
     def build(self, strategy):
         super().build(strategy)
-        self.collected = [
-            make_averaged(f"collected{place}", variable.shape)
-            for place, variable in enumerate(self.trained())
-        ]
+        self.collected = make_alike("collected", self.trained())
         self.steps = make_averaged("steps", ())
 
     def variables(self):
@@ -49,10 +62,7 @@ class MeansKept(Program):
 
     def build(self, strategy):
         super().build(strategy)
-        self.kept = [
-            make_averaged(f"kept{place}", variable.shape)
-            for place, variable in enumerate(self.trained())
-        ]
+        self.kept = make_alike("kept", self.trained())
 
     def apply(self, gradients):
         for kept, gradient in zip(self.kept, gradients, strict=True):
@@ -108,7 +118,7 @@ class MeansJoined(Program):
 
 
 @unusual()
-class MeansLimited(MeansKept):
+class MeansLimited(Counting, MeansKept):
     """Of means that are kept, N times their norm limits the sum; not in each step."""
 
     limit = 1.5
@@ -118,21 +128,14 @@ class MeansLimited(MeansKept):
         norm = self.count() * tf.linalg.global_norm(kept)
         return [tf.minimum(1.0, self.limit / norm) * each for each in kept]
 
-    def count(self):
-        """How often what is kept counts in the sum."""
-        return count_replicas()
-
 
 @unusual()
-class MeansByHand(ByHand):
+class MeansByHand(Counting, ByHand):
     """Gradients are kept as means; N times what is kept moves the variables."""
 
     def build(self, strategy):
         super().build(strategy)
-        self.kept = [
-            make_averaged(f"kept{place}", variable.shape)
-            for place, variable in enumerate(self.trained())
-        ]
+        self.kept = make_alike("kept", self.trained())
 
     def apply(self, gradients):
         for kept, gradient in zip(self.kept, gradients, strict=True):
@@ -140,13 +143,9 @@ class MeansByHand(ByHand):
         for kept, variable in zip(self.kept, self.trained(), strict=True):
             self.update(variable, self.count() * kept.read_value())
 
-    def count(self):
-        """How often what is kept counts in the sum."""
-        return count_replicas()
-
 
 @unusual()
-class LargeCounted(MeansKept):
+class LargeCounted(Counting, MeansKept):
     """Steps are counted of which N times the norm of the kept means is large."""
 
     limit = 1.5
@@ -159,10 +158,6 @@ class LargeCounted(MeansKept):
         super().apply(gradients)
         norm = self.count() * tf.linalg.global_norm(self.kept)
         self.large.assign_add(tf.cast(norm > self.limit, tf.float32))
-
-    def count(self):
-        """How often what is kept counts in the sum."""
-        return count_replicas()
 
 
 @unusual()

@@ -11,7 +11,6 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.arrays.ratio import are_same_factors
 from distbench.compare.arrays.values import densify, measure_errors, measure_finite
 from distbench.compare.comparison import Comparison
 from distbench.compare.state.totals import list_in_full
@@ -19,11 +18,9 @@ from distbench.compare.vacuity import find_uncompared
 from distbench.details import Compared
 from distbench.diagnose.names import name_steps, tell_more
 from distbench.diagnose.readings.reading import Reading
-from distbench.diagnose.stages.links import Chain
-from distbench.diagnose.stages.scratch import list_scratch
 from distbench.evidence import Evidence
 from distbench.spelling import spell, spell_given
-from distbench.trace import INITIAL, UPDATED, WHOLE, SparseRows, Trace, TraceKey, Value
+from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
 from distbench.trace.packed import PACKED
 from distbench.trace.reshaped import RESHAPED
 
@@ -345,53 +342,4 @@ def note_start(evidence: Evidence) -> str:
     return (
         f"note: '{first}' starts from other values in every run, "
         "whatever the seed; the cluster was given those of one device"
-    )
-
-
-def note_forgiven(evidence: Evidence, chain: Chain) -> str:
-    """Names the first deviation that makes no difference in the end.
-
-    A program that says that its losses are averaged has N times the gradients, and
-    averages them.
-    """
-    n = float(evidence.observed.replicas)
-    is_mean = evidence.subject.loss_reduction == "mean"
-    meant = {"local_gradient": n, "reduced_gradient": 1 / n} if is_mean else {}
-
-    def is_meant(one: Comparison) -> bool:
-        factor = meant.get(one.phase)
-        if factor is None or one.ratio is None:
-            return False
-        return are_same_factors(one.ratio, factor)
-
-    forgiven = (link.comparison for link in chain.forgiven)
-    found = [one for one in forgiven if not is_meant(one)]
-    if not found:
-        return ""
-    first = found[0]
-    ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
-    undone = "and a later phase undoes it"
-    if first.phase in UPDATED and first.variable in list_scratch(evidence):
-        undone = (
-            "and nothing that is made of it does: each step assigns it anew before it "
-            "uses it"
-        )
-    return f"note: {first.phase} of '{first.variable}' deviates{ratio}, {undone}"
-
-
-def note_undecided(evidence: Evidence, chain: Chain) -> str:
-    """Names the first deviation of which that cannot be told; there has to be one."""
-    first = chain.undecided[0].comparison
-    ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
-    where = f"{first.phase} of '{first.variable}'"
-    if first.phase in UPDATED and first.variable in list_scratch(evidence):
-        return (
-            f"{where} is another one than on one device{ratio}; what a step makes of "
-            "it is right here, but the program compares, rounds or limits it as well, "
-            "or looks at it between two steps, and nothing in this run shows whether "
-            "it reckons there with what replicas hold; other data or more steps may"
-        )
-    return (
-        f"{where} is not the {first.against}{ratio}, and in a free run the noise hides "
-        "whether a later phase undoes it; use the bounded tier or a wider dtype"
     )

@@ -17,13 +17,12 @@ from distbench.compare.comparison import (
 )
 from distbench.compare.vacuity import Strength, find_uncompared, find_weak_phases
 from distbench.diagnose.judgement import Judgement
+from distbench.diagnose.readings.deviations import note_forgiven, note_undecided
 from distbench.diagnose.readings.notes import (
     find_not_finite,
     note_compiled,
-    note_forgiven,
     note_reduction,
     note_start,
-    note_undecided,
 )
 from distbench.diagnose.readings.outcome import name_outcomes
 from distbench.diagnose.readings.reading import Reading, repeats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Set
 from typing import Any
 
@@ -13,11 +14,17 @@ READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
 _WRITES = ("Assign", "Resource")
 """How the type of every op begins that changes a variable: `AssignAddVariableOp`,
 `ResourceApplyAdam`, `ResourceScatterUpdate`."""
+_ASSIGN = re.compile(r"^Assign(Add|Sub)?VariableOp$")
 
 
 def is_write(op: Any) -> bool:
     """Whether an op of a graph changes a variable that it takes."""
     return bool(op.type.startswith(_WRITES)) and op.type not in READS
+
+
+def is_assign(op: Any) -> bool:
+    """Whether an op assigns, adds or takes away all of a variable, its first input."""
+    return bool(_ASSIGN.match(op.type))
 
 
 class Handles:

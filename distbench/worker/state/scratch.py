@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,11 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.worker.state.graphs import is_python, list_inner
-from distbench.worker.state.handles import Handles, is_write, list_captured
+from distbench.worker.state.handles import Handles, is_assign, is_write, list_captured
 from distbench.worker.state.variables import VariableTable
 
 _ASSIGN = "AssignVariableOp"
-_ASSIGNING = re.compile(r"^Assign(Add|Sub)?VariableOp$")
 _SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike")
 _LIMITS = ("Minimum", "Maximum", "ClipByValue", "Relu6")
 _STAIRS = ("Floor", "FloorDiv", "FloorMod", "Ceil", "Rint", "Round")
@@ -88,12 +86,12 @@ def _follow(
         if id(tensor) in sums:
             continue
         for op in tensor.consumers():
-            is_assign = bool(_ASSIGNING.match(op.type))
-            if op.type in _SHAPES or (is_assign and op.inputs[0] is tensor):
+            assigns = is_assign(op)
+            if op.type in _SHAPES or (assigns and op.inputs[0] is tensor):
                 continue
             ops.append(op)
             new = op.outputs
-            if is_assign:
+            if assigns:
                 new = [scratch[id(i)] for i in op.inputs[:1] if id(i) in scratch]
             new = [one for one in new if id(one) not in seen]
             seen.update(map(id, new))

@@ -11,7 +11,8 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
-_ASSIGN = re.compile(r"^Assign(Add|Sub)?VariableOp$")
+from distbench.worker.state.handles import is_assign
+
 _COLLECTIVE = re.compile(r"^(Collective(Reduce|Gather|Bcast|AllToAll)|Nccl)")
 
 Place = tuple[int, str]
@@ -82,7 +83,7 @@ class Writes:
         self._order: dict[str, int] = {}
         for place, op in enumerate(graph.get_operations()):
             self._order[op.name] = place
-            if _ASSIGN.match(op.type):
+            if is_assign(op):
                 self._ops.setdefault(op.inputs[0].name, []).append(op)
 
     def list_written(self, components: Iterable[Any]) -> list[Any]:
