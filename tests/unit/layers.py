@@ -61,7 +61,7 @@ _TAKES = {
     "engines": "agent cluster engine_names errors launch machine",
     "worker.state": "errors partitioner trace",
     "worker.process": "cluster errors gpus launch pickling worker.state",
-    "worker.taps": "launch stop trace worker.process worker.state",
+    "worker.taps": "dyadic launch stop trace worker.process worker.state",
     "worker.families": "errors scenario trace worker.process worker.state worker.taps",
     "worker.recording": (
         "errors trace trace.files trace.folder worker.families worker.process "

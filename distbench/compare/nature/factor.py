@@ -64,10 +64,13 @@ class Factors:
 
     Args:
         reference: The single-device run.
+        roundings: How often the cluster rounds a gradient on the way, as its graph has
+            it.
     """
 
-    def __init__(self, reference: Trace) -> None:
+    def __init__(self, reference: Trace, roundings: int = 0) -> None:
         self._reference = reference
+        self._roundings = roundings
         self._known: dict[TraceKey, _Fit | None] = {}
 
     def find(self, key: TraceKey) -> Factor | None:
@@ -79,9 +82,10 @@ class Factors:
         or one number that the gradients of all steps allow, as they are rounded.
         """
         factor = self._find_repeated(key)
-        if factor is None or not self._rounds:
+        if factor is None:
             return factor
-        return replace(factor, roundings=_ROUNDS)
+        roundings = max(self._roundings, _ROUNDS if self._rounds else 0)
+        return replace(factor, roundings=max(factor.roundings, roundings))
 
     def _find_repeated(self, key: TraceKey) -> Factor | None:
         reduced = self._reference.get(_at_sum(key))

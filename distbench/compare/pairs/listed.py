@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
+from typing import cast
 
 import numpy as np
 
@@ -53,7 +54,8 @@ class Pairs:
         self._noise = noise
         self._infos = evidence.observed.by_path
         self._exact = evidence.tier == "exact"
-        self._factors = Factors(evidence.reference)
+        roundings = cast(int, evidence.observed.notes.get("roundings", 0))
+        self._factors = Factors(evidence.reference, roundings)
         self._expected = Expected(evidence)
         self._margins = ReplayMargins(evidence, noise, self._expected, self._infos)
         self._maker = PairMaker(evidence, noise)

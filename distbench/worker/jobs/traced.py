@@ -10,6 +10,7 @@ from distbench.worker.state.python_numbers import read_numbers
 from distbench.worker.stepping.session import Session
 from distbench.worker.taps.draws import find_draws, find_seeds
 from distbench.worker.taps.exchange import find_exchange, list_shared_state
+from distbench.worker.taps.handed_on import count_roundings
 from distbench.worker.taps.kept_tensors import list_kept_tensors
 from distbench.worker.taps.made_of import (
     list_state_of_derivatives,
@@ -60,6 +61,7 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "of_losses": list(list_state_of_losses(seen, table)),
         "of_gradients": list(list_state_of_gradients(seen, table)),
         "of_derivatives": list(list_state_of_derivatives(seen, table)),
+        "roundings": count_roundings(seen),
         "numbers": read_numbers(session.optimizers),
         "written": list(order_writes(graph, table)),
         "unread_feeds": list(session.program.unread_feeds()),

@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import chain
 from typing import Any
 
-from distbench.worker.taps.backwards import Backwards, find_place, is_eager
+import numpy as np
+import tensorflow as tf
+
+from distbench.dyadic import is_power_of_two
+from distbench.worker.taps.backwards import (
+    Backwards,
+    Place,
+    find_place,
+    is_communicated,
+    is_eager,
+)
 from distbench.worker.taps.seen import Seen
 
 _PASSING = ("Identity", "IdentityN")
+_SCALING = ("Mul", "RealDiv", "Div", "DivNoNan")
+_EXACT = frozenset(
+    {
+        *_PASSING,
+        "AddN",  # how a strategy adds up what devices of one process have
+        "BroadcastTo",
+        "ConcatV2",
+        "ExpandDims",
+        "GatherV2",
+        "Neg",
+        "Pack",
+        "PreventGradient",
+        "Reshape",
+        "SelectV2",
+        "Slice",
+        "Split",
+        "SplitV",
+        "Squeeze",
+        "StopGradient",
+        "StridedSlice",
+        "Transpose",
+        "Unpack",
+    }
+)
+"""Ops that hand numbers on, in whatever order and shape, or add up the replicas'."""
 
 
 def hands_on_as_given(seen: Seen) -> bool:
@@ -35,3 +71,67 @@ def _is_passed(tensor: Any, given: set[Any]) -> bool:
             return False
         [tensor] = backwards.list_sources(tensor)
     return False
+
+
+def count_roundings(seen: Seen) -> int:
+    """How often a gradient is rounded between a tape and its sum, besides additions.
+
+    A program that multiplies what it sums, and divides the sum again, leaves it as it
+    is but for that. 0 where the graph does not tell.
+
+    Args:
+        seen: What the replicas of a cluster were seen to do.
+    """
+    handed = next(iter(seen.reduced.values()), [])
+    roundings = _Roundings(set(map(find_place, seen.list_results())))
+    return max(map(roundings.count, handed), default=0)
+
+
+class _Roundings:
+    """Counts the roundings on the longest way from tapes to a tensor.
+
+    Args:
+        given: Where tapes gave their gradients.
+    """
+
+    def __init__(self, given: Collection[Place]) -> None:
+        self._given = given
+        self._backwards = Backwards()
+        self._counts: dict[Place, int | None] = {}
+
+    def count(self, tensor: Any) -> int:
+        """The count; 0 for what no tape gave."""
+        # Not by recursion: what no tape gave may be made of a whole model.
+        waiting = [(tensor, self._list_sources(tensor))]
+        while waiting:
+            made, sources = waiting[-1]
+            new = [s for s in sources if find_place(s) not in self._counts]
+            if new:
+                waiting.append((new[0], self._list_sources(new[0])))
+                continue
+            waiting.pop()
+            if find_place(made) not in self._given and sources:
+                known = [self._counts[find_place(s)] for s in sources]
+                counts = [count for count in known if count is not None]
+                if counts:
+                    own = _count_own(made)
+                    self._counts[find_place(made)] = max(counts) + own
+        return self._counts[find_place(tensor)] or 0
+
+    def _list_sources(self, tensor: Any) -> list[Any]:
+        place = find_place(tensor)
+        self._counts[place] = 0 if place in self._given else None
+        if place in self._given or is_eager(tensor):
+            return []
+        return self._backwards.list_sources(tensor)
+
+
+def _count_own(tensor: Any) -> int:
+    """How often an op rounds: a factor may be rounded, and the product with it is."""
+    if tensor.op.type in _EXACT or is_communicated(tensor):
+        return 0
+    if tensor.op.type not in _SCALING:
+        return 1
+    known = map(tf.get_static_value, tensor.op.inputs)
+    powers = (n for n in known if n is not None and np.ndim(n) == 0)
+    return 0 if any(map(is_power_of_two, map(abs, powers))) else 2

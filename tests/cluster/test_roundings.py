@@ -1,0 +1,62 @@
+"""How often a traced step rounds a gradient between its tape and its sum."""
+
+from __future__ import annotations
+
+import pytest
+
+import distbench
+
+pytestmark = pytest.mark.cluster
+
+
+def _count(kind: str) -> int:
+    """Runs in a task: what a graph says."""
+    import tensorflow as tf
+
+    from distbench.worker.taps.handed_on import count_roundings
+    from distbench.worker.taps.seen import Seen
+
+    def add_up(part):
+        return tf.distribute.get_replica_context().all_reduce("SUM", part)
+
+    hand = {
+        "summed": add_up,
+        "by powers of two": lambda given: add_up(given * 1024.0) / 1024.0,
+        "divided before": lambda given: add_up(given / 10.0) * 10.0,
+        "added to": lambda given: add_up(given + 0.1),
+        "joined": lambda given: add_up(tf.concat([given, -given], axis=0))[:3],
+        "of no tape": lambda given: tf.ones_like(given) / 3.0,
+    }[kind]
+    seen = Seen()
+
+    def step(value):
+        with tf.GradientTape() as tape:
+            tape.watch(value)
+            loss = tf.reduce_sum(value**2)
+        given = tape.gradient(loss, value)
+        seen.add_result(0, given)
+        handed = hand(given)
+        seen.add_tapped(0, "reduced_gradient", [handed])
+        return handed
+
+    strategy = tf.distribute.get_strategy()
+    tf.function(lambda: strategy.run(step, (tf.ones([3]),)))()
+    return count_roundings(seen)
+
+
+@pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        ("summed", 0),
+        ("by powers of two", 0),
+        ("divided before", 4),
+        ("added to", 1),
+        ("joined", 0),
+        ("of no tape", 0),
+    ],
+)
+def test_a_graph_tells_how_often_a_gradient_is_rounded(
+    cluster: str, kind: str, count: int
+) -> None:
+    assert set(distbench.run(_count, cluster, args=(kind,)).values()) == {count}
