@@ -7,11 +7,11 @@ from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.units import (
-    LargeCounted,
     MeansByHand,
     MeansKept,
     NormaliserInShares,
     RateByMeanOfShares,
+    make_averaged,
 )
 
 
@@ -46,11 +46,19 @@ class MeansShown(MeansKept):
 
 
 @_kept
-class LargeMeansCounted(LargeCounted):
+class LargeMeansCounted(MeansKept):
     """Steps are counted of which the norm of the kept means is large."""
 
-    def count(self):
-        return 1
+    limit = 1.5
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.large = make_averaged("large", ())
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        is_large = tf.linalg.global_norm(self.kept) > self.limit
+        self.large.assign_add(tf.cast(is_large, tf.float32))
 
 
 @fault(
@@ -104,3 +112,16 @@ class BegunInShares(NormaliserByShare):
 
     def count(self, counts):
         return all_reduce("sum", tf.reduce_sum(counts))
+
+
+@fault(
+    "update-repeated",
+    "variable",
+    TRAINED,
+    like="larq/larq#629",
+)
+class MeansTakenTooOften(MeansByHand):
+    """N times the sum that is made of kept means moves the variables by hand."""
+
+    def count(self):
+        return count_replicas() ** 2

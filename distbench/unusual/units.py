@@ -26,14 +26,6 @@ def make_alike(name, variables):
     ]
 
 
-class Counting:
-    """Put before a program that makes N of what it keeps."""
-
-    def count(self):
-        """How often what is kept counts in the sum."""
-        return count_replicas()
-
-
 @unusual()
 class MeansCollected(Program):
     """Averages of two steps' gradients are collected; the optimizer sums them."""
@@ -118,19 +110,7 @@ class MeansJoined(Program):
 
 
 @unusual()
-class MeansLimited(Counting, MeansKept):
-    """Of means that are kept, N times their norm limits the sum; not in each step."""
-
-    limit = 1.5
-
-    def read_kept(self, gradients):
-        kept = super().read_kept(gradients)
-        norm = self.count() * tf.linalg.global_norm(kept)
-        return [tf.minimum(1.0, self.limit / norm) * each for each in kept]
-
-
-@unusual()
-class MeansByHand(Counting, ByHand):
+class MeansByHand(ByHand):
     """Gradients are kept as means; N times what is kept moves the variables."""
 
     def build(self, strategy):
@@ -143,21 +123,9 @@ class MeansByHand(Counting, ByHand):
         for kept, variable in zip(self.kept, self.trained(), strict=True):
             self.update(variable, self.count() * kept.read_value())
 
-
-@unusual()
-class LargeCounted(Counting, MeansKept):
-    """Steps are counted of which N times the norm of the kept means is large."""
-
-    limit = 1.5
-
-    def build(self, strategy):
-        super().build(strategy)
-        self.large = make_averaged("large", ())
-
-    def apply(self, gradients):
-        super().apply(gradients)
-        norm = self.count() * tf.linalg.global_norm(self.kept)
-        self.large.assign_add(tf.cast(norm > self.limit, tf.float32))
+    def count(self):
+        """How often what is kept counts in the sum."""
+        return count_replicas()
 
 
 @unusual()

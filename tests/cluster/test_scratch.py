@@ -79,24 +79,36 @@ def _return(kept: Any, other: Any) -> Any:
     return tf.reduce_sum(kept)
 
 
-def _shorten(kept: Any, other: Any) -> None:
+def _normalise(kept: Any, other: Any) -> None:
     kept.assign(2 * other)
-    other.assign_sub(kept / tf.norm(kept) * tf.sign(kept))
+    other.assign_sub(tf.tanh(kept[::-1] / tf.norm(kept)))
 
 
-def _rectify(kept: Any, other: Any) -> None:
+def _guard(kept: Any, other: Any) -> None:
     kept.assign(2 * other)
-    other.assign_sub(tf.maximum(kept, 0.0))
+    is_good = tf.reduce_all(tf.math.is_finite(kept))
+    other.assign_sub(tf.where(is_good, kept, tf.zeros_like(kept)))
 
 
-@pytest.mark.parametrize("step", [_return, _shorten, _rectify])
-def test_what_is_done_alike_however_large_it_is_is_no_limit(step: Any) -> None:
+def _move_inside(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_sub(tf.function(lambda value: 3.0 * value)(kept))
+
+
+@pytest.mark.parametrize("step", [_return, _normalise, _guard, _move_inside])
+def test_what_numbers_show_decides_nothing(step: Any) -> None:
     assert _list(step) == {"kept": False}
 
 
 def _limit(kept: Any, other: Any) -> None:
     kept.assign(2 * other)
     other.assign_sub(kept * tf.minimum(1.0, 3.0 / tf.norm(kept)))
+
+
+def _rectify(kept: Any, other: Any) -> None:
+    """Which is a limit: what is below 3 is lost."""
+    kept.assign(2 * other)
+    other.assign_sub(tf.nn.relu(kept - 3.0))
 
 
 def _count(kept: Any, other: Any) -> None:
@@ -107,6 +119,11 @@ def _count(kept: Any, other: Any) -> None:
 def _round(kept: Any, other: Any) -> None:
     kept.assign(2 * other)
     other.assign_sub(tf.round(kept))
+
+
+def _cut(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_sub(tf.cast(tf.cast(kept, tf.int32), tf.float32))
 
 
 def _branch(kept: Any, other: Any) -> None:
@@ -120,9 +137,24 @@ def _limit_inside(kept: Any, other: Any) -> None:
     other.assign_sub(tf.function(lambda value: tf.minimum(value, 1.0))(kept))
 
 
-@pytest.mark.parametrize("step", [_limit, _count, _round, _branch, _limit_inside])
-def test_what_depends_on_how_large_it_is_is_limited(step: Any) -> None:
+@pytest.mark.parametrize(
+    "step", [_limit, _rectify, _count, _round, _cut, _branch, _limit_inside]
+)
+def test_what_other_numbers_may_change_decides(step: Any) -> None:
     assert _list(step) == {"kept": True}
+
+
+def test_a_whole_number_may_decide_anything() -> None:
+    kept = tf.Variable(1, name="kept", trainable=False)
+    other = tf.Variable(0.0, name="other")
+
+    def step() -> None:
+        kept.assign(tf.cast(other, tf.int32))
+        other.assign_sub(tf.cast(kept, tf.float32))
+
+    graph = tf.function(step).get_concrete_function().graph
+    table = VariableTable(list_state([kept, other], []))
+    assert list_scratch(graph, table, []) == {"kept": True}
 
 
 def test_what_is_made_of_a_sum_is_not_followed() -> None:

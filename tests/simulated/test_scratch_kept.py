@@ -22,7 +22,7 @@ def keep(
     *,
     path: str = "kept",
     is_scratch: bool = True,
-    is_limited: bool = False,
+    decides: bool = False,
 ) -> Evidence:
     """A run whose replicas keep their sum times a number, which one device keeps."""
     made = evidence.observed.by_path[KERNEL]
@@ -33,7 +33,7 @@ def keep(
         dtype=made.dtype,
         trainable=False,
         is_scratch=is_scratch,
-        is_limited=is_limited,
+        decides=decides,
     )
 
     def add(trace: Trace, replicas: tuple[int, ...], times: tuple[float, ...]) -> Trace:
@@ -67,20 +67,12 @@ def share(evidence: Evidence, **options: bool) -> Evidence:
     return keep(evidence, (1 / n,) * evidence.observed.steps, **options)
 
 
-def hold(
-    evidence: Evidence,
-    *,
-    limits: bool = False,
-    also: str | None = None,
-    between: tuple[str, ...] = (),
-) -> Evidence:
+def hold(evidence: Evidence, *, also: str | None = None) -> Evidence:
     """With what one device makes of the sum that the replicas keep.
 
     Args:
         evidence: A run of which replicas keep one.
-        limits: Whether a limit makes a difference then.
         also: State of which it then has what the cluster has.
-        between: Paths of what is read between two steps.
     """
     part = 1 / evidence.observed.replicas
     values: dict[TraceKey, Value] = {}
@@ -89,7 +81,7 @@ def hold(
             values[key] = evidence.observed.values[key.at(0)]
         elif key.variable == KERNEL and key.phase == "reduced_gradient":
             values[key] = np.asarray(part * densify(due))
-    notes = {"held": ["kept"], "between": [*between], "limits": limits}
+    notes = {"held": ["kept"]}
     scratch = replace(evidence.reference, values=values, notes=notes)
     return change_evidence(evidence, scratch=scratch)
 
@@ -138,26 +130,7 @@ def test_it_excuses_nothing_that_is_wrong_besides() -> None:
     assert judgement.findings[0].phase == "loss"
 
 
-@pytest.mark.parametrize(
-    ("limits", "traits", "status"),
-    [
-        (False, {}, Status.UNDECIDABLE),
-        (True, {}, Status.PASS),
-        (False, {"limits": True}, Status.PASS),
-        (False, {"unlimited": 0.1}, Status.PASS),
-    ],
-    ids=["never", "here", "of-larger-gradients", "of-smaller-gradients"],
-)
-def test_a_limit_that_no_step_shows_is_undecided(
-    limits: bool, traits: dict[str, float], status: Status
-) -> None:
-    evidence = change_evidence(share(observe(RIGHT), is_limited=True), **traits)
-    judgement = judge(hold(evidence, limits=limits))
-    assert judgement.status is status, judgement.findings
-    words = {Status.PASS: "deviates", Status.UNDECIDABLE: "nothing in this run shows"}
-    assert words[status] in judgement.message
-
-
-def test_what_is_read_between_two_steps_is_undecided() -> None:
-    judgement = judge(hold(share(observe(RIGHT)), between=("kept",)))
-    assert judgement.status is Status.UNDECIDABLE
+def test_what_it_may_decide_is_undecided() -> None:
+    judgement = judge(hold(share(observe(RIGHT), decides=True)))
+    assert judgement.status is Status.UNDECIDABLE, judgement.findings
+    assert "nothing in this run shows" in judgement.message

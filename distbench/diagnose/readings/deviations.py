@@ -50,8 +50,9 @@ def note_undecided(evidence: Evidence, chain: Chain) -> str:
         return (
             f"{where} is another one than on one device{ratio}; what a step makes of "
             "it is right here, but the program compares, rounds or limits it as well, "
-            "or looks at it between two steps, and nothing in this run shows whether "
-            "it reckons there with what replicas hold; other data or more steps may"
+            "or may look at it between two steps, and nothing in this run shows "
+            "whether it reckons there with what replicas hold; let it hold what one "
+            "device has, as a sum in place of a mean"
         )
     return (
         f"{where} is not the {first.against}{ratio}, and in a free run the noise hides "

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import cast
 
+from distbench.compare.arrays.ratio import fit_multiple
 from distbench.compare.comparison import Judged
 from distbench.diagnose.stages.held_values import is_as_held
 from distbench.diagnose.stages.links import Chain, judge_chain, sort_key
@@ -30,8 +31,8 @@ def judge_with_scratch(evidence: Evidence, judged: Sequence[Judged]) -> Chain:
 
     One device takes each step with what the replicas hold there. What is wrong and does
     not come of it, as a counter that runs twice as fast, does not speak against it.
-    Where the step limits or compares it, though, and no step of the run shows whether
-    that is done right, or something looks at it later, it is undecided.
+    Where the step limits or compares it, though, or something may look at it later, it
+    is undecided: whether that is done right other numbers might show.
 
     Args:
         evidence: What was observed and expected.
@@ -51,10 +52,7 @@ def judge_with_scratch(evidence: Evidence, judged: Sequence[Judged]) -> Chain:
     own = [link for link in own if link.comparison.step not in spoilt]
     rest = [j for j in judged if not _is_of(j, paths) or j.comparison.step in spoilt]
     chain = judge_chain(rest, infos, free=free)
-    if _is_read_between(held, paths) or (
-        any(infos[path].is_limited for path in paths)
-        and not _is_limit_seen(evidence, held)
-    ):
+    if any(infos[path].decides for path in paths):
         return replace(chain, undecided=_sort(*chain.undecided, *own))
     return replace(chain, forgiven=_sort(*chain.forgiven, *own))
 
@@ -75,12 +73,6 @@ def _find_held(evidence: Evidence, paths: Collection[str]) -> Trace | None:
     return held if set(paths) <= set(known) else None
 
 
-def _is_read_between(held: Trace | None, paths: Collection[str]) -> bool:
-    """Whether something looks at such state after its step: what, no graph tells."""
-    read = () if held is None else cast(Sequence[str], held.notes["between"])
-    return not set(paths).isdisjoint(read)
-
-
 def _list_spoilt(
     evidence: Evidence,
     held: Trace | None,
@@ -91,11 +83,12 @@ def _list_spoilt(
     """Steps in which something else is wrong that may come of such state.
 
     It is what becomes another value where one device is given the cluster's. Of that
-    comes what the cluster has as well, and anything unless a right sum lies between.
+    comes what the cluster has as well, and anything else unless a right sum lies
+    between, or it is a multiple of what is due: then what was made of it is.
     """
     wrong = [j for j in (*chain.wrong, *chain.apart) if not _is_of(j, paths)]
     if held is None:
-        return set(range(evidence.observed.steps)) if wrong else set()
+        return {link.comparison.step for link in wrong}
     right = _list_right_sums(judged)
     infos = evidence.observed.by_path
     found = set()
@@ -104,9 +97,21 @@ def _list_spoilt(
         if c.step == INITIAL or held.get(c.key.at(WHOLE)) is None:
             continue
         owner = infos[c.variable].owner if c.variable in infos else c.variable
-        if (c.step, owner) not in right or is_as_held(held, link):
+        if is_as_held(held, link) or not (
+            (c.step, owner) in right or _is_multiple(link)
+        ):
             found.add(c.step)
     return found
+
+
+def _is_multiple(link: Judged) -> bool:
+    """Whether what was seen is a multiple of what is due; of state, of its change."""
+    pair = link.pair
+    if pair is None or pair.observed.size == 1:
+        return False  # of which any number is a multiple
+    return (
+        fit_multiple(pair.observed - pair.base, pair.expected - pair.base) is not None
+    )
 
 
 def _list_right_sums(judged: Sequence[Judged]) -> set[tuple[int, str]]:
@@ -118,15 +123,3 @@ def _list_right_sums(judged: Sequence[Judged]) -> set[tuple[int, str]]:
     ]
     wrong = {(c.step, c.variable) for c in sums if c.wrong}
     return {(c.step, c.variable) for c in sums} - wrong
-
-
-def _is_limit_seen(evidence: Evidence, held: Trace | None) -> bool:
-    """Whether a limit makes a difference in this run, or in another that is made.
-
-    If it was held against an N-th, what the cluster makes of that would be what one
-    device makes of it, or N times that where it is added up: neither is what is due.
-    """
-    subject = evidence.subject
-    if subject.limits or subject.unlimited:
-        return True
-    return held is not None and bool(held.notes["limits"])

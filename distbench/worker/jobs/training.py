@@ -44,8 +44,8 @@ class Prepared:
         sizes: The shards.
         notes: What is known of the trace.
         carried: Paths of state that the step only carries on.
-        scratch: Of state that it assigns before it uses it, each with whether it
-            decides anything by it.
+        scratch: Of state that it assigns before it uses it, each with whether it may
+            decide something by it.
     """
 
     session: Session
@@ -123,11 +123,7 @@ class TrainingJobs:
             sizes=sizes,
             notes=note_traced(session, graph),
             carried=list_carried(graph, session.table),
-            scratch=list_scratch(
-                graph,
-                session.table,
-                chain(*session.board.seen.reduced.values()),
-            ),
+            scratch=_list_scratch(session, graph),
         )
         for step in range(late):
             self._task.report_progress(step=step, phase="before the restore")
@@ -236,7 +232,7 @@ class TrainingJobs:
                     info,
                     is_carried=info.path in prepared.carried,
                     is_scratch=info.path in prepared.scratch,
-                    is_limited=prepared.scratch.get(info.path, False),
+                    decides=prepared.scratch.get(info.path, False),
                 )
                 for info in session.variables
             ),
@@ -252,6 +248,15 @@ class TrainingJobs:
             metrics=session.metrics,
             resized=prepared.sizes.resized,
         )
+
+
+def _list_scratch(session: Session, graph: Any) -> dict[str, bool]:
+    """State that the step assigns before it uses it, and what may decide something."""
+    sums = chain(*session.board.seen.reduced.values())
+    found = list_scratch(graph, session.table, sums)
+    # What a loop does between two steps no graph tells.
+    is_open = session.program.acts_between_steps
+    return {path: decides or is_open for path, decides in found.items()}
 
 
 def _restore(session: Session, payload: Mapping[str, Any]) -> None:

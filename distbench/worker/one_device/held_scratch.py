@@ -6,6 +6,7 @@ it is on the cluster.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -13,19 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.evidence import Tier
-from distbench.trace import (
-    PHASES,
-    STATE,
-    SUMMED,
-    UPDATED,
-    Trace,
-    TraceKey,
-    Value,
-    Values,
-)
+from distbench.trace import PHASES, STATE, Trace, TraceKey, Value, Values
 from distbench.worker.one_device.held_state import take_holding
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.state.values import are_near, count_digits, widen
+from distbench.worker.state.handles import Handles, list_written
+from distbench.worker.state.values import (
+    are_near,
+    count_digits,
+    measure_largest,
+    widen,
+)
 
 
 def hold_scratch(
@@ -40,55 +38,36 @@ def hold_scratch(
         recorded: The single-device run.
 
     Returns:
-        As `WHOLE`, of each step; `held` notes the paths of what was assigned, `between`
-        of what Python reads of it between two steps, and `limits` whether anything is
-        neither the same nor an N-th then: a limit made a difference. None where
-        replicas hold what one device does, or it cannot be asked.
+        As `WHOLE`, of each step; `held` notes the paths of what was assigned. None
+        where replicas hold what one device does, or it cannot be asked.
     """
     is_open = reference.session.program.is_compiled or reference.scenario.injected
     if is_open or not reference.repeats or observed.replicas == 1:
         return None
-    paths = [info.path for info in observed.variables if info.is_scratch]
+    # What else a step assigned before the last of it nobody saw.
+    known = Handles(reference.session.table)
+    written = Counter(map(known.find, list_written(reference.graph)))
+    once = {info.path for info, n in written.items() if info is not None and n == 1}
+    paths = [i.path for i in observed.variables if i.is_scratch and i.path in once]
     held = take_holding(reference, tier, observed, recorded, paths, PHASES)
     if held is None:
         return None
-    values: dict[TraceKey, Value] = {}
-    summed = {key.variable for key in held.values if key.phase in SUMMED}
-    owners = {info.path: info.owner for info in held.variables}
-    limits = False
-    for key, value in held.select():
-        due = recorded.get(key)
-        if due is None or key.variable in paths:
-            continue
-        moved = _Moved(recorded, key, due, value)
-        if moved.is_near():
-            continue
-        values[key] = value
-        # What a rule makes of a sum may be no N-th because of the rule.
-        is_ruled = key.phase in STATE and owners.get(key.variable) in summed
-        if key.phase in (*SUMMED, *UPDATED) and not is_ruled:
-            limits |= not moved.is_near(1 / observed.replicas)
-    notes = {**held.notes, "limits": limits}
-    return replace(held, values=Values(values), notes=notes)
+    values = {
+        key: value
+        for key, value in held.select()
+        if (due := recorded.get(key)) is not None
+        and key.variable not in paths
+        and not _is_near(recorded, key, due, value)
+    }
+    return replace(held, values=Values(values))
 
 
-class _Moved:
-    """What a step makes of a value in two ways: of state, what it changes in it."""
-
-    def __init__(self, recorded: Trace, key: TraceKey, due: Value, own: Value) -> None:
-        before = recorded.get(key.before) if key.phase in STATE else None
-        start: npt.NDArray[Any] = np.zeros(()) if before is None else widen(before)
-        self._dtype = recorded.dtypes.get(key.variable)
-        self._due, self._own = widen(due) - start, widen(own) - start
-        digits = count_digits(self._dtype or "float32")
-        self._noise = 2.0 ** (2 - digits) * float(np.max(np.abs(start), initial=0.0))
-
-    def is_near(self, part: float = 1.0) -> bool:
-        """Whether the second is such a part of the first, but for roundings."""
-        return are_near(
-            self._due,
-            self._own,
-            self._dtype,
-            part=part,
-            find_noise=lambda: self._noise,
-        )
+def _is_near(recorded: Trace, key: TraceKey, due: Value, own: Value) -> bool:
+    """Whether a step makes the same in two ways: of state, what it changes in it."""
+    before = recorded.get(key.before) if key.phase in STATE else None
+    start: npt.NDArray[Any] = np.zeros(()) if before is None else widen(before)
+    dtype = recorded.dtypes.get(key.variable)
+    noise = 2.0 ** (2 - count_digits(dtype or "float32")) * measure_largest(start)
+    return are_near(
+        widen(due) - start, widen(own) - start, dtype, find_noise=lambda: noise
+    )

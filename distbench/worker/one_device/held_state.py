@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from distbench.trace import (
 )
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.process.intercept import hide_from_autograph, intercept
+from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.state.components import read_component, write_component
 from distbench.worker.state.values import are_near, have_same_bits
 
@@ -78,9 +77,9 @@ def take_holding(
         phases: What to keep.
 
     Returns:
-        These of each step, as `WHOLE`; `held` notes the paths of what was assigned,
-        `between` of what Python reads of it between two steps. None where none of it is
-        plainly another one than on one device, or a step cannot be traced so.
+        These of each step, as `WHOLE`; `held` notes the paths of what was assigned.
+        None where none of it is plainly another one than on one device, or a step
+        cannot be traced so.
     """
     session = reference.session
     held = _list_held(reference, observed, recorded, paths)
@@ -91,7 +90,6 @@ def take_holding(
         by = session.make_step()
         with (
             _assign(reference, held) as put,
-            _notice_reads(reference, held) as between,
             session.guard("step"),
         ):
             for step, batch, start in reference.list_steps(tier):
@@ -104,8 +102,7 @@ def take_holding(
                     session.collect_state(step, state, values, replica=WHOLE)
     except SubjectError:
         return None
-    noted = sorted(between)
-    return reference.make_trace("held", values, held=[*held], between=noted)
+    return reference.make_trace("held", values, held=[*held])
 
 
 def _list_held(
@@ -173,26 +170,6 @@ def _find_components(
         for variable in table.state
         if variable.info.path in paths
     }
-
-
-@contextmanager
-def _notice_reads(
-    reference: Reference, paths: Collection[str]
-) -> Iterator[Collection[str]]:
-    """Inside, the paths of state that Python reads between two steps are collected."""
-    board, found = reference.session.board, set[str]()
-
-    def notice(path: str, read: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        if board.is_between:
-            found.add(path)
-        return read(*args, **options)
-
-    with ExitStack() as stack:
-        for path, component in _find_components(reference, paths).items():
-            stack.callback(
-                intercept(component, "_read_variable_op", partial(notice, path))
-            )
-        yield found
 
 
 @contextmanager

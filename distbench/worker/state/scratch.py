@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from distbench.worker.state.graphs import is_python, list_inner
+from distbench.trace.dtypes import find_dtype, is_floating
+from distbench.worker.state.graphs import list_inner
 from distbench.worker.state.handles import Handles, is_assign, is_write, list_captured
 from distbench.worker.state.variables import VariableTable
 
 _ASSIGN = "AssignVariableOp"
 _SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike")
-_LIMITS = ("Minimum", "Maximum", "ClipByValue", "Relu6")
-_STAIRS = ("Floor", "FloorDiv", "FloorMod", "Ceil", "Rint", "Round")
-_OF_NO_SIZE = ("IsFinite", "IsNan", "IsInf", "ArgMax", "ArgMin", "TopKV2")
-"""Types of ops that answer alike, however many times as large all is."""
+_MOVING = (
+    "BroadcastTo ConcatV2 ExpandDims Gather GatherNd GatherV2 Identity IdentityN Pack "
+    "Pad PadV2 Reshape ResourceGather Reverse ReverseV2 Roll Select SelectV2 Slice "
+    "Split SplitV Squeeze StopGradient StridedSlice Tile Transpose Unpack"
+)
+_STATE = (
+    "ReadVariableOp AssignVariableOp AssignAddVariableOp AssignSubVariableOp "
+    "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate"
+)
+_ANALYTIC = (
+    "Add AddN AddV2 BatchMatMulV2 BiasAdd Cast Cumsum Div DivNoNan Einsum Exp Expm1 "
+    "L2Loss Log Log1p MatMul Mean Mul MulNoNan Neg Pow Prod RealDiv Reciprocal Rsqrt "
+    "Sigmoid Softmax Softplus Sqrt Square SquaredDifference Sub Sum Tanh "
+    "UnsortedSegmentSum Xdivy"
+)
+_EXCHANGED = "CollectiveGatherV2 CollectiveReduceV2 NcclAllReduce"
+_FINITE = "All Any IsFinite IsInf IsNan LogicalAnd LogicalNot LogicalOr"
+_TELLING = frozenset(
+    " ".join((_MOVING, _STATE, _ANALYTIC, _EXCHANGED, _FINITE)).split()
+)
+"""Types of ops of which a step shows what they make of other numbers: those that move
+numbers or add up the replicas', analytic functions, and those that ask whether numbers
+are finite."""
 
 
 def list_scratch(
@@ -35,28 +55,32 @@ def list_scratch(
         handed: What optimizers were given as sums in it.
 
     Returns:
-        By path, whether the step decides anything by it: compares it, rounds it, or
-        holds it against a limit. What is made of a sum, or of other state, is not
-        followed any further: these can be seen to be right.
+        By path, whether the step may decide something by it: it compares it, rounds
+        it, holds it against a limit, or does what nobody knows. What is made of a sum,
+        or of other state, is not followed any further: these can be seen to be right.
     """
     places = {op.name: place for place, op in enumerate(graph.get_operations())}
-    anew = {
-        info.path: handles
+    begun = [
+        (info, handles)
         for info, handles in list_captured(graph, table)
         if info.synchronised and all(_begins_anew(handle, places) for handle in handles)
-    }
+    ]
+    anew = {info.path: handles for info, handles in begun}
+    # A whole number may be anything: an index, or what is shifted by its bits.
+    counts = {i.path for i, _ in begun if not is_floating(find_dtype(i.dtype))}
     inner = {id(handle): handle for handles in anew.values() for handle in handles}
     sums = {id(tensor) for tensor in handed}
     ends = sums | {id(tensor) for tensor in graph.outputs}
     others = Handles(table)
+    list_changed, decides = cache(_list_changed), cache(_decides)
     found = {}
     for path, handles in anew.items():
         made, ops = _follow(handles, inner, sums)
-        changed = (others.find(handle) for op in ops for handle in _list_changed(op))
+        changed = (others.find(handle) for op in ops for handle in list_changed(op))
         if not ends.isdisjoint(map(id, made)) or any(
             info is not None and info.path not in anew for info in changed
         ):
-            found[path] = any(map(_decides, ops))
+            found[path] = path in counts or any(map(decides, ops))
     return found
 
 
@@ -99,23 +123,17 @@ def _follow(
     return made, ops
 
 
-def _list_changed(op: Any) -> Iterator[Any]:
+def _list_changed(op: Any) -> tuple[Any, ...]:
     """The variables that an op changes, or functions that it calls."""
-    yield from (o.inputs[0] for o in (op, *list_inner(op)) if is_write(o))
+    return tuple(o.inputs[0] for o in (op, *list_inner(op)) if is_write(o))
 
 
 def _decides(op: Any) -> bool:
-    """Whether an op may treat numbers in another way that are N times as large."""
-    return any(is_python(o) or _divides(o) for o in (op, *list_inner(op)))
+    """Whether an op may do otherwise to numbers than to those that it was seen with.
 
-
-def _divides(op: Any) -> bool:
-    if op.type in _OF_NO_SIZE:
-        return False
-    numbers = [given for given in op.inputs if given.dtype.is_floating]
-    answers = any(o.dtype.is_bool or o.dtype.is_integer for o in op.outputs)
-    if not (op.type in (*_LIMITS, *_STAIRS) or (numbers and answers)):
-        return False
-    # On which side of 0 a number lies does not depend on how large it is.
-    known = map(tf.get_static_value, numbers)
-    return not any(value is not None and not np.any(value) for value in known)
+    Of an analytic function all that it does is known where it was seen to be right.
+    """
+    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        return any(_decides(inner) for inner in list_inner(op) if inner.inputs)
+    is_rounded = op.type == "Cast" and not op.outputs[0].dtype.is_floating
+    return is_rounded or op.type not in _TELLING
