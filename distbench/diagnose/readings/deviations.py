@@ -31,14 +31,18 @@ def note_forgiven(evidence: Evidence, chain: Chain) -> str:
     if not found:
         return ""
     first = found[0]
+    alike = {
+        c.variable for c in found if (c.step, c.phase) == (first.step, first.phase)
+    }
+    more = f" (and {len(alike) - 1} more)" if len(alike) > 1 else ""
     ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
     undone = "and a later phase undoes it"
-    if first.phase in UPDATED and first.variable in list_scratch(evidence):
+    if _is_of_scratch(evidence, first):
         undone = (
             "and nothing that is made of it does: each step assigns it anew before it "
             "uses it"
         )
-    return f"note: {first.phase} of '{first.variable}' deviates{ratio}, {undone}"
+    return f"note: {first.phase} of '{first.variable}'{more} deviates{ratio}, {undone}"
 
 
 def note_undecided(evidence: Evidence, chain: Chain) -> str:
@@ -46,7 +50,8 @@ def note_undecided(evidence: Evidence, chain: Chain) -> str:
     first = chain.undecided[0].comparison
     ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
     where = f"{first.phase} of '{first.variable}'"
-    if first.phase in UPDATED and first.variable in list_scratch(evidence):
+    infos = evidence.observed.by_path
+    if _is_of_scratch(evidence, first) and infos[first.variable].decides:
         return (
             f"{where} is another one than on one device{ratio}; what a step makes of "
             "it is right here, but the program compares, rounds or limits it as well, "
@@ -58,3 +63,7 @@ def note_undecided(evidence: Evidence, chain: Chain) -> str:
         f"{where} is not the {first.against}{ratio}, and in a free run the noise hides "
         "whether a later phase undoes it; use the bounded tier or a wider dtype"
     )
+
+
+def _is_of_scratch(evidence: Evidence, one: Comparison) -> bool:
+    return one.phase in UPDATED and one.variable in list_scratch(evidence)
