@@ -1,9 +1,11 @@
-"""Mistakes in what the replicas assign to variables that add it up."""
+"""Mistakes in what the replicas assign, where that is added up."""
 
 from __future__ import annotations
 
-from distbench.faults.fault import fault
-from distbench.samples.program import TRAINED
+from distbench.faults.fault import WIDE, fault
+from distbench.samples.lazy import tf
+from distbench.samples.program import TRAINED, Program
+from distbench.samples.replicas import all_reduce, update
 from distbench.unusual.assigning import OwnPartsAddedUp, OwnStepsAddedUp
 
 _added_up = fault(
@@ -54,3 +56,20 @@ class DecayAddedUp(OwnPartsAddedUp):
 
     def move(self, own):
         self.weight.assign_add(own - 0.25 * self.weight)
+
+
+@fault(
+    "scale-error",
+    "variable",
+    TRAINED,
+    like="tensorflow/tensorflow#23792",
+    clusters=WIDE,
+)
+class CopiesSummedAfterStep(Program):
+    """What the step left is the same on all replicas, and the loop adds it up."""
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        for variable in self.trained():
+            total = all_reduce("sum", tf.identity(variable))
+            update(variable, lambda copy, value: copy.assign(value), total)

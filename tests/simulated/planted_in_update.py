@@ -41,6 +41,20 @@ CASES = [
         setup={"replicas": 3},
     ),
     Case(
+        name="copies-summed",
+        code="scale-error",
+        phase="variable",
+        fault=Fault(
+            update=add_state(
+                lambda k, v, old, run: (
+                    np.float32(len(run.locals)) * v if k in TRAINED else v
+                )
+            )
+        ),
+        setup={"rule": ADAM},
+        steps=2,
+    ),
+    Case(
         name="decay-twice",
         code="weight-decay-repeated",
         phase="variable",

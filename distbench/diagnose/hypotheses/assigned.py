@@ -22,6 +22,10 @@ _OWN_GRADIENTS = (
     "clips them before they are summed"
 )
 _ADVICE = "What all replicas assign alike has aggregation MEAN or ONLY_FIRST_REPLICA."
+_COPIES_ADVICE = (
+    "What all replicas hold alike already must not be added up over them: leave it as "
+    "it is, take the mean of the copies (all_reduce MEAN), or those of one replica."
+)
 _ADDED_ADVICE = (
     "Add up what the replicas make of their own examples (all_reduce), and assign it "
     "with the old value on all alike, with aggregation MEAN or ONLY_FIRST_REPLICA."
@@ -68,7 +72,7 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         predicted={number: n * case.expected for number, case in cases},
         detail=scaled,
         ratio=float(n),
-        advice=_ADVICE if adds_up else "",
+        advice=_ADVICE if adds_up else _COPIES_ADVICE,
     )
     if context.phase == "slot":
         return
@@ -129,19 +133,29 @@ def explain_by_assigned_steps(context: Context) -> Iterator[Hypothesis]:
     """A trained variable to which each replica assigns all, and not what it adds.
 
     Where they take their step from the same sum, it holds N times what one device
-    leaves. Where each takes one from its own gradient, it holds the sum of what one
-    device, which was fed with these, leaves: N old values, and all steps.
+    leaves; so it does without an aggregation, where the copies that the step left are
+    added up. Of variables that began at 0 that is as well a step N times as long. Where
+    each takes one from its own gradient, it holds the sum of what one device, which was
+    fed with these, leaves: N old values, and all steps.
     """
     n = context.replicas
     if context.phase != "variable" or n == 1:
         return
-    cases = [
+    trained = [
         (number, case)
         for number, case in context.list_cases()
-        if _add_up(context, [case])
-        and has_gradient(context.evidence, case.key.variable)
+        if has_gradient(context.evidence, case.key.variable)
     ]
+    cases = [(number, case) for number, case in trained if _add_up(context, [case])]
     if not cases:
+        if any(np.any(find_base(case)) for _, case in trained):
+            yield Hypothesis(
+                code="scale-error",
+                predicted={number: n * case.expected for number, case in trained},
+                detail=_tell(n, adds_up=False)[1],
+                ratio=float(n),
+                advice=_COPIES_ADVICE,
+            )
         return
     does = "it adds up what the replicas assign to it"
     yield Hypothesis(
