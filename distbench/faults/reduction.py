@@ -14,6 +14,7 @@ from distbench.samples.replicas import (
     find_replica,
     gather,
     is_last,
+    update,
 )
 from distbench.unusual.in_groups import FirstOfEachGroupBringsItsSum
 from distbench.unusual.reducing import DividedFirst
@@ -53,6 +54,24 @@ class AggregationOverridden:
     def _aggregate_gradients(self, grads_and_vars):
         count = count_replicas()
         return [(tf.convert_to_tensor(g) * count, v) for g, v in grads_and_vars]
+
+
+@fault(
+    "missing-reduction",
+    "reduced_gradient",
+    TRAINED,
+    like="horovod/horovod#3786",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class StepsOfTheFirstBroadcast(NobodySums):
+    """Each replica takes a step of its own, and then all take the first one's copy."""
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        is_first = tf.cast(find_replica() == 0, self.dtype)
+        for variable in self.trained():
+            copied = all_reduce("sum", is_first * tf.identity(variable))
+            update(variable, lambda copy, value: copy.assign(value), copied)
 
 
 @fault(

@@ -25,6 +25,7 @@ from distbench.diagnose.stages.state import (
     explain_start,
     leave_out_led_apart,
 )
+from distbench.diagnose.stages.taken_over import leave_out_taken_over
 from distbench.diagnose.stages.totals import (
     explain_averages,
     explain_results,
@@ -58,6 +59,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
     for phase in PHASES[1:]:
         links = leave_out_keepers(evidence, findings, by_phase[phase])
         links = leave_out_counted(evidence, findings, links)
+        links = leave_out_taken_over(evidence, chain, links)
         if phase != root:
             findings += explain_links(evidence, chain, phase, links)
     findings = _leave_out_told(_leave_out_scaled(later, findings))
