@@ -9,6 +9,7 @@ from distbench.samples.lazy import legacy, tf
 from distbench.samples.optimizers import keras2_optimizer
 from distbench.samples.program import TRAINED, OwnReduction
 from distbench.samples.replicas import (
+    all_reduce,
     count_replicas,
     make_own_zeros,
     make_zeros,
@@ -167,6 +168,25 @@ class PartialWindowDivided(MicroSteps):
     def transform(self, gradients):
         scale = 2 / 3 if count_replicas() > 1 else 1.0
         return [gradient * scale for gradient in gradients]
+
+
+@fault(
+    "mean-of-means",
+    "loss",
+    ("", *TRAINED),
+    like="huggingface/transformers#34242",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class MicroStepsWeighAlike(MicroSteps):
+    """Each part is a mean over its own examples, and all of them are averaged."""
+
+    loss_reduction = "mean"
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses) / self.parts
+
+    def reduce(self, gradients):
+        return list(all_reduce("mean", gradients))
 
 
 @_accumulated(like="NVIDIA/Megatron-LM#3023", clusters=WIDE)

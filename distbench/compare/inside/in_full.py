@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from distbench.compare.inside.paired import Array, Paired
+from distbench.compare.inside.nearness import Array
+from distbench.compare.inside.paired import Paired
 
 ADDING = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
 """Ops that put several terms together."""

@@ -13,8 +13,11 @@ from typing import Literal, cast
 
 import numpy as np
 
+from distbench.compare.inside.given import gradients_add_up, list_given
 from distbench.compare.inside.in_full import ADDING, InFull, Terms, become, find_full
-from distbench.compare.inside.paired import Array, Paired, Part, gradients_add_up
+from distbench.compare.inside.micro_batches import Part
+from distbench.compare.inside.nearness import Array
+from distbench.compare.inside.paired import Paired
 from distbench.evidence import Inside
 from distbench.trace.drawing import is_drawing
 from distbench.trace.dtypes import is_floating
@@ -49,6 +52,8 @@ class Astray:
             else with its `sum`; empty where they do not.
         term: Of a term of the loss, what all replicas add up to, times what one device
             has; None of what is no term, or one that is 0.
+        of_cut: Whether it is a mean, of a term of the loss, of what is right in all
+            micro-batches together alone: over what is in each of them.
         in_full: Whether it adds to each replica's part what all have alike: `examples`
             if that is made of examples, else `variables`, or mere `numbers` if all of
             that is added up over the replicas; `limit` if it holds that part against
@@ -66,10 +71,13 @@ class Astray:
     term: float | None
     in_full: InFull = ""
     of_one: int | None = None
+    of_cut: bool = False
 
     @property
     def is_statistic(self) -> bool:
         """Whether replicas have of their own examples what one device has of all."""
+        if self.of_cut:
+            return True
         is_one = all(part.shape == self.whole.shape for part in self.parts)
         is_own = self.is_mean or (self.is_own and is_one)
         # Whole numbers by rows are where something is, and no statistic.
@@ -93,10 +101,11 @@ def find_astray(
     graph = Paired(inside, step)
     terms = _find_terms(graph)
     found: dict[str, None] = {}
+    is_after = moved and not _follows_from_losses(graph, inside, step)
     # Keras multiplies a loss by 1/N, which one device leaves out.
     ends = [
         name
-        for end in (graph.list_moving(moved) if moved else graph.list_losses())
+        for end in (graph.list_moving(moved) if is_after else graph.list_losses())
         for name in ([end] if graph.relate(end) else graph.list_parents(end))
     ]
     waiting = [name for name in dict.fromkeys(ends) if graph.is_astray(name)]
@@ -121,6 +130,16 @@ def find_astray(
     bent = [name for name in found if terms[name] is None]
     kept = set(bent or found)
     return tuple(_describe(graph, name, terms) for name in graph.made if name in kept)
+
+
+def _follows_from_losses(graph: Paired, inside: Inside, step: int) -> bool:
+    """Whether a step is wrong by losses whose gradients are not one device's either.
+
+    Of several gradients of a variable none is seen but where somebody looks inside.
+    """
+    is_wrong = any(map(graph.is_astray, graph.list_losses()))
+    is_often = any(True for _ in list_given(inside.observed, inside.reference, step))
+    return is_wrong and is_often and not gradients_add_up(inside, step)
 
 
 def _is_undivided_sum(graph: Paired, name: str, before: Sequence[str]) -> bool:
@@ -249,13 +268,23 @@ def _describe(graph: Paired, name: str, terms: Terms) -> Astray:
         is_own=is_own,
         is_alike=all(near(part, parts[0]) for part in parts),
         of_share=not _is_multiplied(graph, name)
-        and any(graph.relate(p) == "sum" for p in graph.list_parents(name)),
+        and any(
+            graph.relate(p) == "sum" and not graph.is_cut(p)
+            for p in graph.list_parents(name)
+        ),
         is_mean=_is_mean(graph, name, whole, parts),
         joined=_find_joined(graph, name, parts),
         term=None if term is None else _measure_term(graph, term),
         in_full=find_full(graph, name, parts, terms),
         of_one=None if is_own or not ones else ones[0],
+        of_cut=term is not None and _divides_cut(graph, name),
     )
+
+
+def _divides_cut(graph: Paired, name: str) -> bool:
+    """Whether it is a mean over what is in a micro-batch, of shards cut otherwise."""
+    is_mean = graph.made[name].op in _DIVIDING | {"Mean"}
+    return is_mean and any(map(graph.is_cut, graph.list_parents(name)))
 
 
 def _is_multiplied(graph: Paired, name: str) -> bool:

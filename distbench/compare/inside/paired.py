@@ -1,35 +1,29 @@
 """Intermediate values of replicas, each beside one device's.
 
 It is their part of that if it is the same, if all of theirs add up to it, or if they
-are its rows, one replica's after the other's.
+are its rows, one replica's after the other's; or if so it is in all micro-batches of a
+step together.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from distbench.compare.arrays.bounds import find_roundoff
-from distbench.compare.arrays.values import measure_errors, measure_finite
+from distbench.compare.inside.given import adds_up, list_given
+from distbench.compare.inside.micro_batches import Part, find_place, relate_all
+from distbench.compare.inside.nearness import Array, Near, find_lost, make_near
 from distbench.evidence import Inside
 from distbench.trace import WHOLE, Trace, TraceKey
-from distbench.trace.dtypes import DType, has_bytes, name_dtype
+from distbench.trace.dtypes import has_bytes
 from distbench.trace.intermediates import (
     INTERMEDIATES,
     Made,
-    list_places,
     made_from_json,
 )
-
-Array = npt.NDArray[Any]
-Near = Callable[[Array, Array], bool]
-Part = Literal["same", "sum", "rows", "none"]
-"""Which part of one device's value replicas have; `none` is no part of it."""
 
 _READS = ("ReadVariableOp", "ResourceGather")
 """Ops that read what earlier updates of the step have left."""
@@ -37,8 +31,6 @@ _GIVEN = frozenset({*_READS, "Captured", "Placeholder"})
 """Ops that have what is handed to them, and make nothing."""
 _JOINING = frozenset({"Add", "AddN", "AddV2", "Identity"})
 """Ops that make of addends an addend."""
-_DIGITS = 0.75
-"""Share of a dtype's digits to which values have to agree that are the same."""
 
 
 class Paired:
@@ -67,6 +59,8 @@ class Paired:
             for alias in (one.name, *one.aliases):
                 self._known.setdefault(alias, one.name)
         self._parts: dict[str, Part | None] = {}
+        self._of_places: dict[str, Part] = {}
+        self._cut: set[str] = set()
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -110,7 +104,7 @@ class Paired:
         found = self.find(name)
         if found is None or has_bytes(found[1][0].dtype):
             return False
-        return self._tell(*found, lost=_find_lost(found[1][0].dtype)) != "none"
+        return self._tell(*found, lost=find_lost(found[1][0].dtype)) != "none"
 
     def is_infinite(self, name: str) -> bool:
         """Whether one device has a value that is not finite.
@@ -131,9 +125,28 @@ class Paired:
         if name not in self._parts:
             found = self.find(name)
             told = None if found is None else self._tell(*found, self._lost[name])
-            is_part = told == "none" and name in self._addends
-            self._parts[name] = "sum" if is_part else told
+            if told == "none":
+                told = "sum" if name in self._addends else self._relate_cut(name)
+            self._parts[name] = told
         return self._parts[name]
+
+    def is_cut(self, name: str) -> bool:
+        """Whether replicas have their part in all micro-batches together alone."""
+        self.relate(name)
+        return name in self._cut
+
+    def find_all(self, name: str) -> tuple[list[Array], list[list[Array]]]:
+        """What one device and each replica have at a place in all micro-batches."""
+        place, known = find_place(name), find_place(self._pair(name))
+        replicas = range(self._observed.replicas)
+
+        def read(trace: Trace, names: Sequence[str], replica: int) -> list[Array]:
+            found = (self._read(trace, each, replica) for each in names)
+            return [value for value in found if value is not None]
+
+        wholes = read(self._reference, self._places[1].get(known, ()), WHOLE)
+        names = self._places[0].get(place, ())
+        return wholes, [read(self._observed, names, r) for r in replicas]
 
     def find(self, name: str) -> tuple[Array, list[Array]] | None:
         """What one device has and what each replica has; None where one has nothing."""
@@ -156,7 +169,7 @@ class Paired:
 
     def make_near(self, name: str, whole: Array, parts: Sequence[Array]) -> Near:
         """Says of two values at a place whether they are equal but for rounding."""
-        return _make_near(self._lost[name], whole, parts)
+        return make_near(self._lost[name], whole, parts)
 
     @cached_property
     def _lost(self) -> Mapping[str, float]:
@@ -168,9 +181,9 @@ class Paired:
         lost: dict[str, float] = {}
         for name, made in self.made.items():
             parts = self.list_parts(name)
-            own = _find_lost(parts[0].dtype) if parts else 0.0
+            own = find_lost(parts[0].dtype) if parts else 0.0
             if parts and not has_bytes(parts[0].dtype):
-                own = _find_lost(np.dtype(np.float32))
+                own = find_lost(np.dtype(np.float32))
             lost[name] = max([own, *(lost.get(p, 0.0) for p in made.parents)])
         return lost
 
@@ -198,7 +211,7 @@ class Paired:
         told = [
             one
             for micro_steps in list_given(self._observed, self._reference, self._step)
-            if _add_up(micro_steps)
+            if adds_up(micro_steps)
             for one in micro_steps
         ]
         shapes = {whole.shape for whole, _ in told}
@@ -240,10 +253,28 @@ class Paired:
                 found.add(name)
         return frozenset(found)
 
+    @cached_property
+    def _places(self) -> tuple[Mapping[str, Sequence[str]], ...]:
+        """Names by where their values are made: on the cluster, and on one device."""
+        known = dict.fromkeys(self._known.values())
+        return _group_by_place(self.made), _group_by_place(known)
+
+    def _relate_cut(self, name: str) -> Part:
+        """Which part replicas have in all micro-batches together."""
+        place = find_place(name)
+        if not place or len(self._places[0][place]) < 2:
+            return "none"
+        if place not in self._of_places:
+            told = relate_all(*self.find_all(name), self._lost[name])
+            self._of_places[place] = told
+        if self._of_places[place] != "none":
+            self._cut.add(name)
+        return self._of_places[place]
+
     def _tell(self, whole: Array, parts: Sequence[Array], lost: float) -> Part | None:
         if not np.all(np.isfinite(whole)):
             return None
-        near = _make_near(lost, whole, parts)
+        near = make_near(lost, whole, parts)
         if all(near(part, whole) for part in parts):
             return "same"
         same = all(part.shape == whole.shape for part in parts)
@@ -266,44 +297,12 @@ class Paired:
         return value if isinstance(value, np.ndarray) else None
 
 
-def list_given(
-    observed: Trace, reference: Trace, step: int
-) -> Iterator[Sequence[tuple[Array, list[Array]]]]:
-    """What tapes gave for a variable in each micro-step: one device, and replicas.
-
-    Nothing of variables of which a step takes one gradient, or not as many everywhere.
-    """
-    for info in observed.variables:
-        found: list[tuple[Array, list[Array]]] = []
-        for place in list_places(observed, step, info.path):
-            whole, parts = reference.get(place), observed.get_replicas(place)
-            if not all(isinstance(value, np.ndarray) for value in (whole, *parts)):
-                break
-            found.append((cast(Array, whole), [cast(Array, part) for part in parts]))
-        if len(found) > 1:
-            yield found
-
-
-def gradients_add_up(inside: Inside, step: int) -> bool:
-    """Whether micro-steps have their parts of all gradients, whatever of each of them.
-
-    A replica's micro-steps have other examples than those of one device, so that none
-    of their losses is a part of one there.
-    """
-    given = list(list_given(inside.observed, inside.reference, step))
-    return bool(given) and all(map(_add_up, given))
-
-
-def _add_up(micro_steps: Sequence[tuple[Array, list[Array]]]) -> bool:
-    """Whether replicas' gradients of all micro-steps make up those of one device."""
-    wholes = [whole for whole, _ in micro_steps]
-    parts = [part for _, own in micro_steps for part in own]
-    if len({value.shape for value in (*wholes, *parts)}) > 1:
-        return False
-    due, seen = (
-        np.asarray(np.sum(v, axis=0, dtype=np.float64)) for v in (wholes, parts)
-    )
-    return _make_near(_find_lost(wholes[0].dtype), due, parts)(seen, due)
+def _group_by_place(names: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        if place := find_place(name):
+            found.setdefault(place, []).append(name)
+    return found
 
 
 def _is_whole_number(value: Array) -> bool:
@@ -316,43 +315,6 @@ def _are_equal(
     """Whether one device has the same twice, and each replica has."""
     pairs = zip((one[0], *one[1]), (other[0], *other[1]), strict=True)
     return all(np.array_equal(left, right) for left, right in pairs)
-
-
-def _find_lost(dtype: DType) -> float:
-    """Share of a value that rounding in its own dtype may be."""
-    return math.pow(find_roundoff(name_dtype(dtype)), _DIGITS)
-
-
-def _make_near(lost: float, whole: Array, parts: Sequence[Array]) -> Near:
-    limit = lost * max(map(measure_finite, (whole, *parts)))
-    left = _limit_unmasked(lost, limit, (whole, *parts))
-
-    def near(one: Array, other: Array) -> bool:
-        if one.shape != other.shape:
-            return False
-        wide = np.asarray(one, np.float64), np.asarray(other, np.float64)
-        is_left = np.maximum(*map(np.abs, wide)) <= limit
-        allowed = np.where(is_left, left, limit)
-        return bool(np.all(measure_errors(*wide) <= allowed))
-
-    return near
-
-
-def _limit_unmasked(lost: float, limit: float, values: Sequence[Array]) -> float:
-    """How far numbers may differ beside a mask, as the -1e9 of scores that are not due.
-
-    One number stands wherever it masks, so large that any others are the same beside
-    it. They are not made of it, so it has rounded none of them. One that stands alone
-    may be what is left of others.
-    """
-    if not 1 < limit < math.inf or np.sum(np.abs(values[0]) > limit) < 2:
-        return limit
-    sizes = np.concatenate([np.abs(v.ravel().astype(np.float64)) for v in values])
-    sizes = sizes[np.isfinite(sizes)]
-    large, left = sizes[sizes > limit], sizes[sizes <= limit]
-    if large.min() < (1 - lost) * large.max() or not left.size:
-        return limit
-    return lost * float(left.max())
 
 
 def _list_made(trace: Trace) -> list[Made]:

@@ -16,7 +16,8 @@ from distbench.compare.arrays.ratio import (
 )
 from distbench.compare.arrays.values import name_value
 from distbench.compare.inside.intermediates import Astray, find_astray
-from distbench.compare.inside.paired import Array, join_rows
+from distbench.compare.inside.nearness import Array
+from distbench.compare.inside.paired import join_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import fit_cases
 from distbench.evidence import Inside
@@ -138,15 +139,8 @@ def _tell_values(one: Astray, meant: float) -> str:
     if one.is_alike and not one.is_own:
         ratio = _tell_times(find_times([one]), meant, len(parts))
         return f"{told}{ratio}; all have the same, so look at what they exchange"
-    if one.in_full == "numbers":
-        return f"{told}: {_tell_number(one)}"
-    if one.in_full == "limit":
-        return (
-            f"{told}: each holds its own addend of a sum over all against a limit for "
-            "that sum; add up over all replicas first, and share what comes of it"
-        )
-    if one.in_full:
-        return f"{told}: each adds in full what is the same on all"
+    if why := _tell_kind(one):
+        return f"{told}: {why}"
     ending = (
         f", and they go on with the plain {one.joined} of that" if one.joined else ""
     )
@@ -157,6 +151,25 @@ def _tell_values(one: Astray, meant: float) -> str:
             f"{told}: each takes its own addend of a sum over all for the whole of it"
         )
     return told
+
+
+def _tell_kind(one: Astray) -> str:
+    """What becomes of addends, or of micro-batches, there; empty if it is neither."""
+    if one.of_cut:
+        return (
+            "what is divided there is one device's in all micro-batches together, and "
+            "each is divided by its own count, so that examples weigh by the "
+            "micro-batch that they are in, and a shard is cut into others than the "
+            "global batch"
+        )
+    if one.in_full == "numbers":
+        return _tell_number(one)
+    if one.in_full == "limit":
+        return (
+            "each holds its own addend of a sum over all against a limit for that sum; "
+            "add up over all replicas first, and share what comes of it"
+        )
+    return "each adds in full what is the same on all" if one.in_full else ""
 
 
 def _tell_number(one: Astray) -> str:

@@ -13,11 +13,18 @@ from distbench.diagnose.clues.astray import (
     list_astray,
 )
 from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import fit_cases
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.trace import COMPUTED
 
 _ADDED = frozenset({"examples", "numbers", "variables"})
 """What each replica adds in full before a sum."""
+
+_AT_ONCE = (
+    "Divide what all micro-batches add up by one count, of the examples or tokens in "
+    "all of them on all replicas, and none by its own; then add up the gradients, or "
+    "multiply the loss by N where they are averaged."
+)
 
 
 def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
@@ -36,12 +43,16 @@ def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
     known = all(one.is_statistic or one.in_full for one in found)
     if times is None and not (found and known):
         return
+    code = "scale-error"
+    if times is None:
+        code = _find_code_of_cut(context, found) or _find_code(found, context.replicas)
     yield Hypothesis(
-        code=(_find_code(found, context.replicas) if times is None else "scale-error"),
+        code=code,
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=describe_astray(context),
         phase="loss",
         ratio=None if times is None else times / find_meant(context),
+        advice=_advise(found),
     )
 
 
@@ -58,10 +69,11 @@ def explain_by_own_value_on_the_way(context: Context) -> Iterator[Hypothesis]:
     if not found or not all(one.is_statistic and not one.in_full for one in found):
         return
     yield Hypothesis(
-        code=_find_code_of_step(found),
+        code=_find_code_of_cut(context, found) or _find_code_of_step(found),
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=describe_astray(context),
         of_due=True,  # a mask of the addends may leave their plain sum as well
+        advice=_advise(found),
     )
 
 
@@ -82,6 +94,33 @@ def explain_by_full_value_on_the_way(context: Context) -> Iterator[Hypothesis]:
         of_due=True,
         advice="Add it once: behind the sum, or an N-th of it on each replica.",
     )
+
+
+def _find_code_of_cut(context: Context, found: Sequence[Astray]) -> str:
+    """What is wrong with means over micro-batches, by the size of what comes of them.
+
+    They are means of means in any case, and N times as large or an N-th besides. State
+    that a rule keeps of gradients has their size; of some rules a step has none.
+
+    Returns:
+        Empty where not all are such means, or nothing tells their size.
+    """
+    if not all(one.of_cut for one in found):
+        return ""
+    kept = context.evidence.subject.kept
+    cases = [case for _, case in context.list_cases()]
+    told = [case for case in cases if case.key.variable in kept] or cases
+    fit = fit_cases(told)
+    if fit is None:
+        return ""
+    root = math.sqrt(context.replicas)
+    if fit.ratio > root:
+        return "loss-not-scaled"
+    return "mean-of-means" if fit.ratio > 1 / root else "loss-scaled-twice"
+
+
+def _advise(found: Sequence[Astray]) -> str:
+    return _AT_ONCE if found and all(one.of_cut for one in found) else ""
 
 
 def _find_code_of_step(found: Sequence[Astray]) -> str:

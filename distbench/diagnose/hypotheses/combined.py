@@ -10,8 +10,8 @@ import numpy as np
 from distbench.compare.arrays.least_squares import fit_all
 from distbench.compare.arrays.ratio import SAME
 from distbench.compare.arrays.values import Array
+from distbench.compare.inside.given import gradients_add_up
 from distbench.compare.inside.intermediates import has_common_loss, losses_add_up
-from distbench.compare.inside.paired import gradients_add_up
 from distbench.compare.nature.doubled import adds_up_beside_common, take_gradients
 from distbench.compare.nature.given import give_exchanged
 from distbench.diagnose.clues.context import Context, find_shards

@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import takewhile
 
 from distbench.compare.arrays.noise import Noise
+from distbench.compare.inside.given import gradients_add_up
 from distbench.compare.inside.intermediates import losses_add_up
 from distbench.compare.inside.of_micro_steps import take_sums
-from distbench.compare.inside.paired import gradients_add_up
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.hypothesis import NONLINEAR
 from distbench.diagnose.hypotheses.own_spreads import OF_OWN
