@@ -57,8 +57,10 @@ class Fed:
         sums: The step fed with sums of the replicas' own gradients, right and wrong
             ones: what follows, as that of replica 0. Notes of each say which replicas
             are `kept`, times which `factor`, and rounded to which `narrow` dtype; one
-            of factor 0 leaves what no gradient leads. Empty where the sum was seen as
-            it is made, or is right.
+            of factor 0 leaves what no gradient leads. Where a step takes several
+            gradients of a variable by hand, all of them were multiplied in place of a
+            sum, which is of all replicas then. Empty where the sum was seen as it is
+            made, or is right.
         again: The step fed with the sum of the replicas' own gradients, which counts N
             times what it hands to a collective after it came from one: what follows, as
             that of replica 0. None where nothing does so, or the sum led to what is

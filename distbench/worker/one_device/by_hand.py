@@ -46,6 +46,7 @@ from distbench.worker.one_device.sums import (
     mix_sums,
 )
 from distbench.worker.one_device.undetermined import find_undetermined
+from distbench.worker.one_device.weighed_tapes import weigh_tapes
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_near, have_same_bits, widen
 
@@ -116,7 +117,9 @@ def try_sums(
         kept = by_hand.kept
         mean = None if is_seen else feed_way(average)
         if is_due:
-            return Summed(fed=Fed(due=due, mean=mean), by_hand=by_hand)
+            weighed = weigh_tapes(feeder, tier, reference, observed)
+            fed_to_tapes = Fed(due=due, mean=mean, sums=weighed)
+            return Summed(fed=fed_to_tapes, by_hand=by_hand)
         undetermined: tuple[str, ...] = ()
         if not is_seen:
             undetermined = find_undetermined(
