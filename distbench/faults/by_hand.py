@@ -17,7 +17,12 @@ from distbench.samples.program import (
     PartlyByHand,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, find_replica
-from distbench.unusual.by_hand import FactoredByHand, SignsByHand, TasksProjectedByHand
+from distbench.unusual.by_hand import (
+    CountedMicroStepsByHand,
+    FactoredByHand,
+    SignsByHand,
+    TasksProjectedByHand,
+)
 from distbench.unusual.grouping import BatchStatistics
 
 
@@ -55,6 +60,55 @@ class MomentumOfTheMean(MomentumByHand):
 
     def reduce(self, gradient):
         return all_reduce("mean", gradient)
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    (*TRAINED, *BUFFERS),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class MeanOfMicroStepsByHand(CountedMicroStepsByHand):
+    """A momentum by hand takes the mean of what replicas add up in micro-steps."""
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)
+
+
+@fault(
+    "missing-reduction",
+    "variable",
+    (*TRAINED, *BUFFERS),
+    like="keras-team/keras#19467",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class LastMicroStepSummedByHand(CountedMicroStepsByHand):
+    """Of three micro-steps the last one is summed alone, and the others stay own."""
+
+    def differentiate(self, batch, number):
+        loss, gradients = super().differentiate(batch, number)
+        if number == self.parts - 1:
+            gradients = list(all_reduce("sum", gradients))
+        return loss, gradients
+
+    def reduce(self, gradient):
+        return gradient
+
+
+@fault(
+    "mean-of-means",
+    "loss",
+    like="huggingface/transformers#34242",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class MicroStepsWeighAlikeByHand(CountedMicroStepsByHand):
+    """Each micro-step is divided by what counts of it on all replicas."""
+
+    def reduce_losses(self, losses, batch):
+        weights = self.weigh(batch)
+        count = all_reduce("sum", tf.reduce_sum(weights))
+        return tf.reduce_sum(losses * weights) / count / self.parts
 
 
 @fault(

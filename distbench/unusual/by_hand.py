@@ -12,6 +12,7 @@ from distbench.samples.replicas import (
 )
 from distbench.unusual.grouping import BatchStatistics
 from distbench.unusual.program import unusual
+from distbench.unusual.stepping import CountedMicroSteps
 
 
 @unusual()
@@ -75,6 +76,11 @@ class OptimizerBesideHand(PartlyByHand):
 @unusual(clusters=("mirrored:3", "mwms:2"))
 class OptimizerBesideHandUnderStatistics(BatchStatistics, PartlyByHand):
     """An optimizer and updates by hand under batch statistics of the own examples."""
+
+
+@unusual()
+class CountedMicroStepsByHand(MomentumByHand, CountedMicroSteps):
+    """A momentum by hand of three parts of the shard, over what counts of all."""
 
 
 @unusual()

@@ -19,7 +19,8 @@ def take_sums(evidence: Evidence, inside: Inside, steps: range) -> Evidence:
     them is one before the reduction then, and not another gradient of the loss.
 
     Args:
-        evidence: What was seen, its local gradients being what the step hands over.
+        evidence: What was seen, its local gradients being what the step hands over, or
+            none where it updates by hand.
         inside: What tapes gave.
         steps: Those of which it is taken; none after them is kept.
     """
@@ -42,7 +43,7 @@ def _take_sums(trace: Trace, given: Trace, steps: range) -> Trace:
                 step=step, phase="local_gradient", variable=info.path, replica=replica
             )
             # Of several updates nobody knows which of them took which.
-            is_one = key in values and replace(key, call=1) not in values
+            is_one = replace(key, call=1) not in values
             if is_one and arrays and len(arrays) == len(parts):
                 values[key] = np.sum(arrays, axis=0)
     return replace(trace, values=values)

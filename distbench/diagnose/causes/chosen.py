@@ -20,7 +20,7 @@ from distbench.diagnose.causes.rank import ALL, Ranked, find_best, find_full
 from distbench.diagnose.causes.unexplained import leave_unexplained
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR
-from distbench.diagnose.clues.shown_sums import read_sums
+from distbench.diagnose.clues.shown_sums import read_sums, shows_micro_steps
 from distbench.diagnose.hypotheses.followed import leave_out_followers
 from distbench.diagnose.hypotheses.register import (
     list_apart,
@@ -39,8 +39,9 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     for everything comes first: it has the most numbers against it. If there is none,
     averages that follow a wrong variable rightly are left out, as is what a wrong
     statistic moves, and then a variable at a time is explained, and equal causes are
-    joined again. Where that leaves a part open, wide causes are asked that
-    leave nothing.
+    joined again; before that, what the state shows of gradients that a step adds up,
+    where a look inside has seen them. Where that leaves a part open, wide causes are
+    asked that leave nothing.
     """
     best = _find_best(context)
     uneven = part_uneven(context, best)
@@ -57,13 +58,20 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     told = _explain_part(context)
     if told:
         return told
+    if shows_micro_steps(context.evidence) and (shown := _find_shown(context)):
+        return (_adopt(context, shown),)
     causes = _explain_narrowly(context, best)
-    if all(cause.confidence >= ALL for cause in causes):
+    if all(cause.confidence >= ALL or _is_apart(cause) for cause in causes):
         return causes
     last = find_full(context, list_last(context)) or _find_shown(context)
     if last := last or find_full(context, list_least(context)):
         return (_adopt(context, last),)
     return tuple(name_sums_apart(context, cause) for cause in causes)
+
+
+def _is_apart(cause: Explained) -> bool:
+    """Whether copies go apart: of each, its own way is all that there is to tell."""
+    return cause.code == "replicas-diverged" and cause.confidence == 0
 
 
 def _find_shown(context: Context) -> Ranked | None:

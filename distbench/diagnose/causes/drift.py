@@ -66,7 +66,7 @@ def name_apart(context: Context) -> Explained | None:
             "who goes by a norm of its own gradient or a count of its own examples, so "
             "the copies go apart"
         )
-    return explain_all(context, "replicas-diverged", words)
+    return explain_all(context, "replicas-diverged", words, confidence=0.0)
 
 
 def name_sums_apart(context: Context, cause: Explained) -> Explained:

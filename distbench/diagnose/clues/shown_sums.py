@@ -18,10 +18,13 @@ from distbench.compare.arrays.measure import Margin
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
 from distbench.compare.arrays.values import Array, measure_norm, measure_size
+from distbench.compare.inside.given import gradients_add_up
+from distbench.compare.inside.of_micro_steps import take_sums
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted
-from distbench.trace import UPDATED, Trace, TraceKey, Values
+from distbench.evidence import Evidence, Inside
+from distbench.trace import GRADIENTS, UPDATED, Trace, TraceKey, Values
 
 ROUNDINGS = 8
 """So many units in its last place may a state and its parts lie off."""
@@ -78,6 +81,12 @@ class _Shown:
         """What the sum may be off by."""
         return self.rounding / abs(self.rate)
 
+    def agrees(self, other: _Shown) -> bool:
+        """Whether another state shows the same sum, as far as both tell."""
+        seen, told = self.read(self.rate).observed, other.read(other.rate).observed
+        allowed = self.uncertainty + other.uncertainty + SAME * measure_size(told)
+        return bool(np.all(np.abs(seen - told) <= allowed))
+
     def read(self, rate: float) -> Pair:
         """The sum, in the place of a reduced gradient."""
         return Pair(
@@ -102,6 +111,8 @@ def read_sums(context: Context) -> Iterator[tuple[Context, bool]]:
     Where all that one device was fed with was cut, an uncut gradient leads farther than
     was seen: as far as in other variables and steps, say, or in others of its step.
     """
+    if shows_micro_steps(context.evidence):
+        context = context.judge_by(_take_micro_steps(context.evidence))
     shown = _list_shown(context)
     known: list[list[float]] = []
     for pool in (_pool_kind, _pool_step, _pool_nothing):
@@ -118,6 +129,19 @@ def read_sums(context: Context) -> Iterator[tuple[Context, bool]]:
             known.append(rates)
             is_scaled = all(one.is_scaled for one in shown)
             yield _make_context(context, shown, rates), is_scaled
+
+
+def shows_micro_steps(evidence: Evidence) -> bool:
+    """Whether a look inside shows several gradients of what a step updates by hand."""
+    inside = evidence.inside
+    is_any = any(key.phase in GRADIENTS for key in evidence.observed.values)
+    return inside is not None and not is_any and gradients_add_up(inside, 0)
+
+
+def _take_micro_steps(evidence: Evidence) -> Evidence:
+    """The evidence, with what tapes gave in all micro-steps as own gradients."""
+    inside = cast(Inside, evidence.inside)
+    return take_sums(evidence, inside, range(inside.observed.steps))
 
 
 def _pool_kind(context: Context, shown: _Shown) -> Hashable:
@@ -144,21 +168,25 @@ def _list_shown(context: Context) -> list[_Shown]:
         return []
     needed: set[TraceKey] = set()
     found: dict[TraceKey, _Shown] = {}
+    unkept: list[_Shown | None] = []
     for _, case in context.list_cases():
         owner = _find_owner(context, case, fed)
         key = replace(case.key, phase="reduced_gradient", variable=owner)
+        shown = _show_sum(context, case, key, fed) if owner else None
         info = context.infos.get(case.key.variable)
         if info is not None and info.owner == owner:
             needed.add(key)
         elif case.key.variable not in evidence.subject.kept and (
             info is None or info.role != "slot"
         ):
-            return []
-        shown = _show_sum(context, case, key, fed) if owner else None
+            unkept.append(shown)
         if shown is not None and (
             key not in found or shown.uncertainty < found[key].uncertainty
         ):
             found[key] = shown
+    # Of what is not known to be kept of gradients alone the sum itself has to tell.
+    if not all(one is not None and one.agrees(found[one.key]) for one in unkept):
+        return []
     return list(found.values()) if needed <= set(found) else []
 
 
@@ -262,6 +290,8 @@ def _show_sum(context: Context, case: Pair, key: TraceKey, fed: _Fed) -> _Shown 
     parts = [fed.find_handed(replica, moves) for replica in range(len(terms))]
     handed = [part for part in parts if part is not None]
     is_scaled = _is_linear(moves, sums, rate, rounding)
+    if is_scaled and not handed:  # of each replica's own gradient nobody asked
+        handed = [rate * term for term in terms]
     seen = case.observed - silent
     if len(handed) < len(terms) or not (is_scaled or _adds_up(handed, seen, rounding)):
         return None

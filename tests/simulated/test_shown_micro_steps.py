@@ -1,0 +1,101 @@
+"""Micro-steps of a step by hand, read off the state: no gradient was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from evidence_changes import change_evidence
+from gradient_values import Gradients
+from hidden_sums import WAYS, feed, hide_sums
+from simulated_rule import Rule
+from training_simulator import TRAINED, Fault, observe
+
+from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence, Inside
+from distbench.trace import Trace, Values
+from distbench.trace.intermediates import name_given
+from distbench.verdict import Finding
+
+RULES = [Rule(), Rule(name="momentum")]
+PARTS = 2
+
+
+def cut(value: np.ndarray) -> list[np.ndarray]:
+    """A gradient as its micro-steps give it."""
+    share = np.random.default_rng(5).random(value.shape).astype(np.float32)
+    return [share * value, value - share * value]
+
+
+def keep_own(kept: Sequence[int]) -> Fault:
+    """Of some micro-steps each replica has its own gradient, of the others the sum."""
+
+    def reduce(locals_: Sequence[Gradients], step: int) -> list[Gradients]:
+        def make(replica: int, path: str) -> np.ndarray:
+            own = [cut(g[path]) for g in locals_]
+            return sum(
+                own[replica][n] if n in kept else sum(parts[n] for parts in own)
+                for n in range(PARTS)
+            )
+
+        return [{p: make(r, p) for p in g} for r, g in enumerate(locals_)]
+
+    return Fault(reduce=reduce)
+
+
+def look(evidence: Evidence) -> Evidence:
+    """Without gradients, and with what tapes gave in each micro-step."""
+
+    def give(trace: Trace) -> Trace:
+        given = {
+            replace(key, phase="loss", variable=name_given(n, key.variable)): part
+            for key, value in trace.select(phase="local_gradient")
+            if key.variable in TRAINED
+            for n, part in enumerate(cut(value))
+        }
+        return replace(trace, values=given)
+
+    def hide(trace: Trace) -> Trace:
+        left = Values(trace.values).keep(lambda key: key.phase != "local_gradient")
+        return replace(trace, values=left)
+
+    inside = Inside(
+        reference=give(evidence.reference), observed=give(evidence.observed)
+    )
+    return replace(evidence.change_traces(hide), inside=inside)
+
+
+def find(fault: Fault, rule: Rule, ways: Mapping[str, object] = WAYS) -> Finding:
+    seen = observe(fault, replicas=3, rule=rule, shards_known=False, sparse=False)
+    hidden = hide_sums(seen)
+    sums = tuple(
+        feed(hidden, way, rule, lambda gradients: gradients)
+        for way in ("mean", "thrice", "none")
+        if way in ways
+    )
+    return judge(look(change_evidence(hidden, sums=sums))).findings[0]
+
+
+@pytest.mark.parametrize(("kept", "number"), [((0,), "number 1"), ((1,), "number 2")])
+def test_micro_steps_that_each_keeps_for_itself_are_told(kept, number):
+    finding = find(keep_own(kept), RULES[0])
+    assert (finding.code, finding.phase) == ("missing-reduction", "variable")
+    assert f"its own of {number}" in finding.explanation
+    assert finding.confidence == pytest.approx(1)
+
+
+def test_nothing_is_read_off_where_one_device_was_not_asked() -> None:
+    finding = find(keep_own((0,)), RULES[0], ways={})
+    assert (finding.code, finding.confidence) == ("replicas-diverged", 0)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=["descent", "momentum"])
+def test_a_mean_is_told_by_what_comes_of_an_nth_of_all_gradients(rule) -> None:
+    def reduce(locals_: Sequence[Gradients], step: int) -> list[Gradients]:
+        mean = {p: sum(g[p] for g in locals_) / np.float32(3) for p in locals_[0]}
+        return [mean for _ in locals_]
+
+    finding = find(Fault(reduce=reduce), rule)
+    assert (finding.code, finding.phase) == ("mean-instead-of-sum", "variable")
