@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -227,21 +227,33 @@ def _find_sources(
     )
 
 
-def _name_tensors(found: Iterable[_Found], number: str) -> dict[str, str]:
+def _name_tensors(found: Sequence[_Found], number: str) -> dict[str, str]:
     """Names that the same program gives its tensors, whatever graph they are in.
 
     By the lines that made an op, which are the same on one device: its type, and its
-    number among those of the same lines.
+    number among those of the same lines. What a strategy does for all of its replicas
+    together has no line, and is not as much on each of them: it goes by what takes it.
     """
     numbers: dict[tuple[str, str], dict[str, int]] = {}
-    names = {}
+    takers: dict[str, tuple[str, int]] = {}
+    names: dict[str, str] = {}
+    lineless = []
     for one in found:
+        for slot, source in enumerate(one.sources):
+            takers.setdefault(source.name, (one.tensor.name, slot))
         op = one.tensor.op
         lines = ">".join(name_line(frame) for frame in _list_own_frames(op))
         alike = numbers.setdefault((lines, op.type), {})
         count = alike.setdefault(op.name, len(alike) + 1)
         place = one.tensor.value_index
         names[one.tensor.name] = f"{number}|{lines}|{op.type}|{count}:{place}"
+        if not (lines or op.type == "Placeholder"):
+            lineless.append(one.tensor.name)
+    # What takes a tensor comes behind it.
+    for name in reversed(lineless):
+        if name in takers:
+            taker, slot = takers[name]
+            names[name] = f"{names[taker]}<{slot}"
     return names
 
 
