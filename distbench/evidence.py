@@ -41,6 +41,9 @@ class Measure:
             trained: one device leaves them out, and so does whoever adds up its shards.
         spoilt: Steps in which the reference's gradients are not finite, and say nothing
             of where those of the replicas are.
+        parted: Steps that replicas take and one device leaves out, or the other way
+            round, where something overflows on one side alone; of a free run also all
+            later ones. The reference says nothing of them but what losses are.
         slack: How much farther than by noise a correct value may lie from the
             reference's, where that is made of a gradient which is near the sum of the
             shards; 0 where it is not named.
@@ -57,6 +60,7 @@ class Measure:
     lost: float = 0.0
     settled: frozenset[int] = frozenset()
     spoilt: frozenset[int] = frozenset()
+    parted: frozenset[int] = frozenset()
     slack: Mapping[TraceKey, float] = field(default_factory=dict)
     weighted: tuple[float, ...] = ()
     times_share: float = 1.0

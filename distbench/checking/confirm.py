@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from distbench.compare.arrays.copies import are_same
 from distbench.diagnose.judge import judge
-from distbench.diagnose.readings.overflowing import leave_steps, list_overflowing
+from distbench.diagnose.readings.overflowing import leave_steps, list_parted
 from distbench.diagnose.stages.beside import goes_before
 from distbench.diagnose.stages.of_losses import is_of_losses
 from distbench.evidence import Evidence
@@ -49,6 +49,8 @@ def find_correction(findings: Sequence[Finding], evidence: Evidence) -> Phase | 
     phase = PUT_IN.get(first.phase)
     if phase is None or first.code in _WITHOUT or phase not in evidence.measure.known:
         return None
+    if first.step in list_parted(evidence):
+        return None  # one device does not say what is right there
     due, handed = (
         {key.variable for key, _ in trace.select(step=first.step, phase=phase)}
         for trace in (evidence.reference, evidence.observed)
@@ -79,7 +81,7 @@ def confirm_first(
     if seen is not None:
         # What goes before the right value is made of the same gradients as it was.
         corrected = replace(
-            leave_steps(corrected, list_overflowing(seen)),
+            leave_steps(corrected, list_parted(seen)),
             fed=replace(corrected.fed, sums=seen.fed.sums),
             subject=replace(
                 corrected.subject,

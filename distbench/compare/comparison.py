@@ -140,12 +140,12 @@ def take_numbers_again(
 
 def _list_pairs(evidence: Evidence, noise: Noise) -> Iterator[Pair]:
     totals = tuple(list_totals(evidence, noise))
-    return chain(
-        Pairs(evidence, noise).list_all(),
-        totals,
-        list_results(evidence, noise, totals),
-        list_led(evidence, noise),
+    others = chain(
+        totals, list_results(evidence, noise, totals), list_led(evidence, noise)
     )
+    parted = evidence.measure.parted
+    told = (pair for pair in others if pair.key.step not in parted)
+    return chain(Pairs(evidence, noise).list_all(), told)
 
 
 def find_wrong_losses(evidence: Evidence, noise: Noise) -> frozenset[int]:

@@ -34,16 +34,16 @@ from distbench.diagnose.readings.notes import (
     note_left_out,
     note_metrics,
     note_not_finite,
-    note_overflowing,
     note_packed,
     note_padded,
+    note_parted,
     note_reshaped,
     note_rows,
     note_sizes,
     note_uncompared,
     note_unread,
 )
-from distbench.diagnose.readings.overflowing import leave_steps, list_overflowing
+from distbench.diagnose.readings.overflowing import leave_parted, part_steps
 from distbench.diagnose.readings.owners import name_owners
 from distbench.diagnose.readings.reading import Reading, list_readings
 from distbench.diagnose.readings.weighed import Weighed
@@ -68,9 +68,7 @@ _GENERIC = ("unexplained", "replicas-diverged")
 def judge(evidence: Evidence) -> Judgement:
     """Compare everything, find where the chain breaks first, and say why."""
     with np.errstate(all="ignore"):
-        evidence = add_absent(name_owners(evidence))
-        overflowing = list_overflowing(evidence)
-        evidence = leave_steps(evidence, overflowing)
+        evidence = part_steps(add_absent(name_owners(evidence)))
         if evidence.subject.averages:
             evidence = take_shares(evidence)
         noise = measure_noise(evidence)
@@ -90,10 +88,10 @@ def judge(evidence: Evidence) -> Judgement:
     judgement = _add(judgement, *count_examples(evidence.examples))
     for finding in filter(None, found):
         judgement = _add(judgement, finding)
-    judgement = _demand_state(evidence, judgement)
+    judgement = leave_parted(evidence, _demand_state(evidence, judgement))
     notes = [
         judgement.message,
-        note_overflowing(overflowing),
+        note_parted(evidence),
         note_sizes(evidence.reference),
         note_padded(evidence.reference),
         note_left_out(evidence.reference),
@@ -327,8 +325,8 @@ def _is_beyond(judgement: Judgement, other: Judgement) -> bool:
 
     In a narrow dtype its sum is rounded in another way than theirs.
     """
-    of_gradients = judgement.findings[0].phase == "local_gradient"
-    return of_gradients and other.findings[0].phase not in COMPUTED
+    of_gradients = any(f.phase == "local_gradient" for f in judgement.findings)
+    return of_gradients and all(f.phase not in COMPUTED for f in other.findings)
 
 
 def _is_by_all(evidence: Evidence, judgement: Judgement) -> bool:

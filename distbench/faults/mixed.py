@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
+from distbench.samples.loss_scale import find_finite
 from distbench.samples.mixed import (
+    BIAS,
     KERNEL,
     MIXED,
     Decayed,
     LedByLoss,
     MixedProgram,
+    Pulled,
     SkippedByHand,
     SummedByHand,
     clear_overflow,
@@ -17,7 +20,11 @@ from distbench.samples.mixed import (
 )
 from distbench.samples.program import TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas, is_last
-from distbench.unusual.mixed import MasterCopies, MeanBesideSumInBfloat16
+from distbench.unusual.mixed import (
+    HalfWholeOverflows,
+    MasterCopies,
+    MeanBesideSumInBfloat16,
+)
 
 
 @fault(
@@ -101,6 +108,38 @@ class HalfOverflowLeftOut(SkippedByHand):
 
     def make_addends(self, gradients):
         return clear_overflow(gradients)
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
+    MIXED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    replicas=(0,),
+)
+class HalfShareSkippedAlone(Pulled):
+    """A replica whose share alone overflows in float16 stays, and the other goes on."""
+
+    def unscale(self, gradients):
+        finite = find_finite(gradients)
+        sums = super().unscale(clear_overflow(gradients))
+        return [tf.where(finite, total, tf.zeros_like(total)) for total in sums]
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
+    (BIAS,),
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+)
+class HalfSumOverflowsUnasked(HalfWholeOverflows):
+    """All shares are finite, so a sum in float16 that overflows is stepped along."""
+
+    def make_addends(self, gradients):
+        return [tf.cast(gradient, tf.float16) for gradient in gradients]
+
+    def make_update(self, gradients):
+        return [tf.cast(gradient, tf.float32) for gradient in gradients]
 
 
 @fault(

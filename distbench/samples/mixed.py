@@ -137,6 +137,25 @@ class SkippedByHand(SummedByHand):
         return clear_overflow(gradients)
 
 
+class Pulled(SummedByHand):
+    """In the second step targets lie far from the outputs: shares add up, or cancel.
+
+    Attributes:
+        pulls: How far those of the first shard of two lie, and the others.
+    """
+
+    pulls = 80.0, -80.0
+
+    def data(self, step: int) -> Any:
+        """Features and targets of the global batch."""
+        features, targets = super().data(step)
+        if step == 1:
+            features[:] = np.abs(features) / 2
+            targets[:14] += self.pulls[0]
+            targets[14:] += self.pulls[1]
+        return features, targets
+
+
 class LedByLoss(SummedByHand):
     """No optimizer: the sum is stepped along by a rate that follows the loss of all."""
 

@@ -7,8 +7,10 @@ from distbench.samples.mixed import (
     Decayed,
     LedByLoss,
     MixedProgram,
+    Pulled,
     SkippedByHand,
     SummedByHand,
+    clear_overflow,
 )
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce, take_share, update
@@ -102,6 +104,24 @@ class HalfLedByLoss(LedByLoss):
 @unusual()
 class HalfSkippedByHand(SkippedByHand):
     """One example overflows in float16, and the sum over the replicas tells all."""
+
+
+@unusual()
+class HalfShareOverflows(Pulled):
+    """A share overflows in float16, and not the whole batch: all replicas skip it."""
+
+    def make_update(self, gradients):
+        return clear_overflow(gradients)
+
+
+@unusual()
+class HalfWholeOverflows(Pulled):
+    """The whole batch overflows in float16, and no share: all replicas take it."""
+
+    pulls = 60.0, 60.0
+
+    def unscale(self, gradients):
+        return super().unscale(clear_overflow(gradients))
 
 
 @unusual()

@@ -88,9 +88,12 @@ class Factors:
         return replace(factor, roundings=max(factor.roundings, roundings))
 
     def _find_repeated(self, key: TraceKey) -> Factor | None:
-        reduced = self._reference.get(_at_sum(key))
+        whole = _at_sum(key)
+        found = whole, replace(whole, phase="local_gradient")
+        reduced, local = map(self._reference.get, found)
         others = list(self._list_others(key))
-        if reduced is None or not np.isfinite(densify(reduced)).all():
+        is_made = reduced is not None and _is_finite(reduced)
+        if not is_made or (local is not None and not _is_finite(local)):
             # One device skipped the step, or it overflowed: what it would have
             # multiplied by is known only if it never does.
             never = all(other is not None and other.value == 1 for other in others)
@@ -167,6 +170,10 @@ class Factors:
 
 def _at_sum(key: TraceKey) -> TraceKey:
     return replace(key, phase="reduced_gradient", replica=WHOLE)
+
+
+def _is_finite(value: Value) -> bool:
+    return bool(np.isfinite(densify(value)).all())
 
 
 def _show_same(value: Value | None) -> _Fit:

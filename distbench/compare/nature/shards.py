@@ -101,6 +101,7 @@ def weigh_shards(
         measure=Measure(
             known=known,
             settled=settled,
+            parted=evidence.measure.parted,
             slack=slack,
             lost=0.0 if nature.grouped else nature.lost,
             times_share=evidence.measure.times_share,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from distbench.compare.arrays.copies import are_same
+from distbench.compare.arrays.values import densify
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, SUMMED, WHOLE, Phase, Trace, TraceKey, Value
 
@@ -31,9 +34,48 @@ class Expected:
         measure = self._evidence.measure
         if key.phase in GRADIENTS and key.step in measure.spoilt:
             return None
+        if key.step in measure.parted and not self._has_loss(key):
+            return None
         if key.phase not in measure.known and not self._is_settled(key):
             return None
         return self._evidence.reference.get(key)
+
+    def _has_loss(self, key: TraceKey) -> bool:
+        """Whether a loss was computed before a run went its own way, and has room."""
+        losses = self._evidence.observed.select(step=key.step, phase="loss")
+        return (
+            key.phase == "loss"
+            and not self.is_apart(key.step)
+            and not any(np.isinf(densify(loss)).any() for _, loss in losses)
+        )
+
+    def is_apart(self, step: int) -> bool:
+        """Whether a free run has gone its own way before a step."""
+        return (
+            self._evidence.tier == "free" and step - 1 in self._evidence.measure.parted
+        )
+
+    def find_finite(self, key: TraceKey) -> Value | None:
+        """One device's state, where that has numbers and replicas hold Inf or NaN.
+
+        So it has to be, whatever else is known of it.
+        """
+        if key.phase != "variable" or key.variable not in self._trained:
+            return None
+        value = self._evidence.observed.get(key)
+        due = self._evidence.reference.get(key.at(WHOLE))
+        if value is None or due is None or np.isfinite(densify(value)).all():
+            return None
+        return due if _is_lost(value, due) else None
+
+    def _leave_infinite(self, key: TraceKey, value: Value | None) -> Value | None:
+        """What follows, but not Inf for Inf where one device has numbers.
+
+        That it makes Inf of an infinite sum as well says nothing of that sum.
+        """
+        due = None if value is None else self.find_finite(key)
+        is_lost = due is not None and value is not None and _is_lost(value, due)
+        return None if is_lost else value
 
     def _is_settled(self, key: TraceKey) -> bool:
         """Whether one device skips this step, which tells what the value has to be."""
@@ -48,7 +90,7 @@ class Expected:
         if key.step in self._left_out:
             return None  # what follows from a gradient says nothing of a step without
         replay = self._evidence.fed.replays.get(source)
-        return None if replay is None else replay.get(key)
+        return None if replay is None else self._leave_infinite(key, replay.get(key))
 
     def find_due(self, key: TraceKey) -> Value | None:
         """What follows from the right sum, where none was seen and no reference is."""
@@ -62,7 +104,7 @@ class Expected:
             or self.find_reference(key.at(WHOLE)) is not None
         ):
             return None
-        return evidence.fed.due.get(key.at(0))
+        return self._leave_infinite(key, evidence.fed.due.get(key.at(0)))
 
     def is_fed(self, key: TraceKey) -> bool:
         """Whether state follows from the gradients that a replay is fed with.
@@ -93,6 +135,14 @@ class Expected:
         if len(values) < 2 or self._evidence.observed.replicas == 1:
             return True
         return not all(are_same(value, whole) for value in values)
+
+
+def _is_lost(value: Value, due: Value) -> bool:
+    """Whether a value has Inf or NaN where one of the same shape has numbers."""
+    array, numbers = densify(value), densify(due)
+    if array.shape != numbers.shape:
+        return False
+    return bool(np.any(np.isfinite(numbers) & ~np.isfinite(array)))
 
 
 def _list_left_out(evidence: Evidence) -> Iterator[int]:

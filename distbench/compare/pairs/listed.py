@@ -32,9 +32,9 @@ from distbench.compare.arrays.values import (
     name_value,
 )
 from distbench.compare.nature.averaged_losses import is_nearer_mean
-from distbench.compare.nature.factor import Factors
+from distbench.compare.nature.factor import Factor, Factors
 from distbench.compare.pairs.expected import Expected
-from distbench.compare.pairs.overflow import leave_infinite
+from distbench.compare.pairs.overflow import leave_infinite, let_leave_out
 from distbench.compare.pairs.pair_maker import PairMaker
 from distbench.compare.pairs.reduced import is_clipped, pair_direction, pair_sum
 from distbench.compare.pairs.replay_margins import ReplayMargins
@@ -158,8 +158,13 @@ class Pairs:
 
     def _pair_reduced(self, whole: TraceKey, members: Members) -> Iterator[Pair]:
         source = replace(whole, phase="local_gradient")
-        parts = self._find_parts(source)
+        # A free run that goes its own way has a loss scale of its own.
+        is_apart = self._expected.is_apart(whole.step)
+        parts = None if is_apart else self._find_parts(source)
         factor = None if parts is None else self._factors.find(whole)
+        if parts is not None and whole.step in self._evidence.measure.parted:
+            yield from self._pair_parted(members, parts, factor)
+            return
         known: tuple[Value, Pair] | None = None
         for key, value in members:
             dtype = name_value(value)
@@ -182,6 +187,18 @@ class Pairs:
                 yield from pair_direction(key, value, parts, dtype, sign)
             yield from self._pair_whole(key, value)
 
+    def _pair_parted(
+        self, members: Members, parts: tuple[Value, ...], factor: Factor | None
+    ) -> Iterator[Pair]:
+        """Sums in a step that one side leaves out, as far as replicas tell of them."""
+        step = members[0][0].step
+        overflows = not all(self._evidence.observed.find_finite(step).values())
+        made = Factor(1.0) if factor is None else factor
+        for key, value in members:
+            dtype = name_value(value)
+            pair = pair_sum(key, value, parts, made, dtype, None, exact=self._exact)
+            yield let_leave_out(pair, overflows=overflows, is_known=factor is not None)
+
     def _pair_changed(self, pair: Pair, value: Value) -> Pair | None:
         """Against what one device makes of a sum, where it is not handed on as it is.
 
@@ -203,6 +220,8 @@ class Pairs:
 
     def _pair_whole(self, key: TraceKey, value: Value) -> Iterator[Pair]:
         expected = self._expected.find_reference(key.at(WHOLE))
+        if expected is None:
+            expected = self._expected.find_finite(key)
         slack = self._evidence.measure.slack.get(key.at(WHOLE), 0.0)
         if expected is None or slack == math.inf:
             return
@@ -239,7 +258,8 @@ class Pairs:
         is told by the shards.
         """
         evidence = self._evidence
-        if not evidence.measure.lost or (
+        is_untold = not evidence.measure.lost or key.step in evidence.measure.parted
+        if is_untold or (
             key.phase == "variable" and not is_trained(evidence, key.variable)
         ):
             return None

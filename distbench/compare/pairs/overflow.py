@@ -49,6 +49,29 @@ def let_overflow(
     return replace(pair, expected=expected, tested=[])
 
 
+def let_leave_out(pair: Pair, *, overflows: bool, is_known: bool) -> Pair:
+    """A sum in a step that one side leaves out; see `Measure.parted`.
+
+    One that is not finite may be so, or 0 anywhere, and any other has to be finite.
+
+    Args:
+        pair: A sum, and what of it was handed on.
+        overflows: Whether some addend of the step is not finite.
+        is_known: Whether more is known of the sum than whether it is finite.
+    """
+    finite, seen = np.isfinite(pair.expected), np.isfinite(pair.observed)
+    if finite.shape != seen.shape:
+        return pair
+    left = np.zeros_like(seen)
+    if overflows:
+        nothing = ~seen | (pair.observed == 0)
+        left = nothing if nothing[~finite].all() else nothing & ~finite
+    if not is_known:
+        left = left | (finite & seen)
+    expected = np.where(left, pair.observed, pair.expected)
+    return replace(pair, expected=expected, tested=[])
+
+
 def leave_infinite(pair: Pair, reference: Trace) -> Pair:
     """What one device makes of the global batch, where it is no number.
 

@@ -5,7 +5,7 @@ Each note is one sentence, or `""` where there is nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -58,14 +58,22 @@ def note_padded(reference: Trace) -> str:
     )
 
 
-def note_overflowing(steps: Collection[int]) -> str:
-    """Says of which steps nothing is judged; see `list_overflowing`."""
+def note_parted(evidence: Evidence) -> str:
+    """Says in which steps replicas and one device part; see `Measure.parted`."""
+    steps = sorted(evidence.measure.parted)
     if not steps:
         return ""
+    is_free = evidence.tier == "free"
+    either = "either the replicas' shares overflow or the gradients of the whole batch"
+    where = name_steps(steps[:1] if is_free else steps)
+    if is_free:
+        return (
+            f"in {where} {either}, and not both, so one side leaves out what the other "
+            "one takes, and each goes its own way; the tier bounded tells more"
+        )
     return (
-        f"note: in step {' and '.join(map(str, sorted(steps)))} either the replicas' "
-        "shares overflow or the gradients of the whole batch, and not both, so it was "
-        "not judged"
+        f"note: in {where} {either}, and not both, so what becomes of it was not held "
+        "against one device's; copies have to be equal and finite all the same"
     )
 
 

@@ -1,82 +1,259 @@
 """Steps in which either the replicas' shares or the whole batch's gradients overflow.
 
-Under a loss scale one side leaves out a step then that the other one takes.
+Under a loss scale one side leaves out a step then that the other one takes. One device
+does not say what becomes of such a step. What needs no reference holds all the same:
+copies are equal, what is stored is finite, and it follows from the sum of what each
+replica has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.arrays.values import are_equal, densify
+from distbench.compare.arrays.copies import are_same
+from distbench.compare.arrays.values import densify
+from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Value, Values
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value, Values
+from distbench.verdict import Status
+
+Places = Mapping[tuple[str, int], npt.NDArray[np.bool_]]
+"""By variable and update: elements of which some own gradient is Inf or NaN."""
 
 
-def list_overflowing(evidence: Evidence) -> frozenset[int]:
-    """Those steps; none of a free run, in which later ones follow."""
-    if evidence.tier == "free":
-        return frozenset()
-    steps = range(evidence.reference.steps)
-    return frozenset(step for step in steps if _overflows_otherwise(evidence, step))
+def part_steps(evidence: Evidence) -> Evidence:
+    """An evidence that knows in which steps one device and replicas part.
+
+    What one device makes there of the sums of replicas says as little, where it comes
+    to what it made of its own, or to Inf.
+    """
+    parted = list_parted(evidence)
+    if not parted:
+        return evidence
+
+    def leave(trace: Trace) -> Trace:
+        steps = {step for step in parted if not _tells(evidence, trace, step)}
+        return _leave_steps(trace, steps)
+
+    return replace(
+        evidence,
+        fed=evidence.fed.change_traces(leave),
+        measure=replace(evidence.measure, parted=parted),
+    )
 
 
-def _overflows_otherwise(evidence: Evidence, step: int) -> bool:
-    """Whether gradients are finite on one side alone, for that reason."""
-    is_seen = all(evidence.observed.find_finite(step).values())
-    is_due = evidence.reference.find_finite(step).get(WHOLE, True)
-    if is_seen and not is_due:
-        return _takes_alone(evidence, step)
-    return is_due and not is_seen and _leaves_out_alone(evidence, step)
+def list_parted(evidence: Evidence) -> frozenset[int]:
+    """Those steps; of a free run also all later ones, which go on from the first."""
+    steps = evidence.reference.steps
+    seen, due = _list_odd(evidence.observed), _list_odd(evidence.reference, WHOLE)
+    # Who overflows alike goes the same way, or is wrong.
+    alone = sorted(seen.keys() ^ due.keys())
+    found = {step for step in alone if _parts(evidence, step, seen, due)}
+    if evidence.tier == "free" and found:
+        found = set(range(min(found), max(steps, evidence.observed.steps)))
+    return frozenset(found)
+
+
+def leave_parted(evidence: Evidence, judgement: Judgement) -> Judgement:
+    """Undecidable, where a free run goes its own way and nothing is wrong till then.
+
+    Why nothing could have been wrong is no reason any more.
+    """
+    is_open = evidence.tier == "free" and bool(evidence.measure.parted)
+    if not is_open or judgement.status is Status.FAIL:
+        return judgement
+    message = judgement.message if judgement.status is Status.PASS else ""
+    return replace(judgement, status=Status.UNDECIDABLE, message=message)
 
 
 def leave_steps(evidence: Evidence, steps: Collection[int]) -> Evidence:
     """An evidence without what was seen in some steps."""
+    return replace(evidence, observed=_leave_steps(evidence.observed, steps))
+
+
+def _leave_steps(trace: Trace, steps: Collection[int]) -> Trace:
     if not steps:
-        return evidence
-    observed = evidence.observed
-    values = Values(observed.values).keep(lambda key: key.step not in steps)
-    return replace(evidence, observed=replace(observed, values=values))
+        return trace
+    kept = Values(trace.values).keep(lambda key: key.step not in steps)
+    return replace(trace, values=kept)
 
 
-def _leaves_out_alone(evidence: Evidence, step: int) -> bool:
-    """Whether shares overflow that are less than shards alone, which do as well.
+def _list_odd(trace: Trace, replica: int | None = None) -> dict[int, Places]:
+    """By step, where own gradients are not finite; without steps in which all are."""
+    found: dict[int, dict[tuple[str, int], npt.NDArray[np.bool_]]] = {}
+    for key, value in trace.select(phase="local_gradient", replica=replica):
+        odd = _find_odd(value)
+        if odd.any():
+            places = found.setdefault(key.step, {})
+            place = key.variable, key.call
+            known = places.get(place)
+            is_alike = known is not None and known.shape == odd.shape
+            places[place] = known | odd if known is not None and is_alike else odd
+    return dict(found)
 
-    A shard alone has the mean over its own examples, which is more than its replica's
-    share of it: where that overflows as well, nobody knows what is due.
+
+def _parts(
+    evidence: Evidence,
+    step: int,
+    seen: Mapping[int, Places],
+    due: Mapping[int, Places],
+) -> bool:
+    """Whether one side leaves out what overflows there, and the other one need not.
+
+    Whether that is what it does is asked of all that holds without a reference.
     """
-    pairs = [
-        (_find_odd(seen), _find_odd(alone))
-        for key, seen in evidence.observed.select(step=step, phase="local_gradient")
-        if (alone := evidence.reference.get(key)) is not None
-        and densify(alone).shape == densify(seen).shape
-    ]
-    is_within = not any((seen & ~alone).any() for seen, alone in pairs)
-    is_more = any((alone & ~seen).any() for seen, alone in pairs)
-    return is_within and is_more
+    observed, reference = evidence.observed, evidence.reference
+    if step in due:
+        # A sum of finite addends may overflow as well, and is left out then.
+        goes_on = _moves(evidence, observed, step) and _hands_on_any(observed, step)
+        return goes_on and _leaves_out(evidence, reference, step, due[step])
+    return (
+        _overflows_by_itself(evidence, step)
+        and _knows_to_leave_out(evidence, step, due)
+        and (
+            _shows_sums(evidence, step)
+            or _leaves_out(evidence, observed, step, seen[step])
+        )
+    )
 
 
-def _takes_alone(evidence: Evidence, step: int) -> bool:
-    """Whether replicas take a step that one device does not.
+def _shows_sums(evidence: Evidence, step: int) -> bool:
+    """Whether what the sums of replicas come to is known."""
+    due = evidence.fed.due
+    is_seen = any(_list_own(evidence.observed, step, "reduced_gradient"))
+    return is_seen or (due is not None and _tells(evidence, due, step))
 
-    Not even where it is given their sums: it decides by what its own tapes give.
+
+def _hands_on_any(trace: Trace, step: int) -> bool:
+    """Whether an update is handed anything, as far as that was seen."""
+    sums = [densify(v) for _, v in _list_own(trace, step, "reduced_gradient")]
+    return not sums or any(np.any(array) for array in sums)
+
+
+def _overflows_by_itself(evidence: Evidence, step: int) -> bool:
+    """Whether shards overflow on one device too, wherever their replicas do.
+
+    A shard alone has the mean over its own examples, which is no less than its
+    replica's share of it. One without examples has nothing that could overflow.
     """
-    replay = evidence.fed.replays.get("reduced_gradient")
-    if replay is None:
+    shards = evidence.reference.get_shards(step)
+    for key, value in evidence.observed.select(step=step, phase="local_gradient"):
+        odd = _find_odd(value)
+        if not odd.any():
+            continue
+        alone = evidence.reference.get(key)
+        if alone is None or not shards[key.replica]:
+            return False
+        beside = _find_odd(alone)
+        if beside.shape != odd.shape or (odd & ~beside).any():
+            return False
+    return True
+
+
+def _leaves_out(evidence: Evidence, trace: Trace, step: int, odd: Places) -> bool:
+    """Whether a side leaves out what of its gradients is not finite.
+
+    All that is trained is as it was, on all replicas; or what is handed to the update
+    has nothing there, as where a momentum goes on, and what comes of it is finite.
+    """
+    if not _moves(evidence, trace, step):
+        return True
+    handed = list(_list_own(trace, step, "reduced_gradient"))
+    return (
+        bool(handed)
+        and not any(_hands_on(value, odd, key) for key, value in handed)
+        and _stays_finite(evidence, trace, step)
+    )
+
+
+def _hands_on(value: Value, odd: Places, key: TraceKey) -> bool:
+    """Whether numbers are handed on in the place of some that are not finite."""
+    array, places = densify(value), odd.get((key.variable, key.call))
+    if places is None:
         return False
-    trained = {v.path for v in evidence.reference.variables if v.trainable}
-    moved = [
-        (densify(value), densify(before), densify(seen))
-        for key, value in replay.select(step=step, phase="variable")
-        if key.variable in trained
-        and (before := evidence.get_before(step, "variable", key.variable)) is not None
-        and (seen := evidence.observed.get(key)) is not None
+    if places.shape != array.shape:
+        return True
+    return bool(np.any(places & np.isfinite(array) & (array != 0)))
+
+
+def _knows_to_leave_out(
+    evidence: Evidence, step: int, due: Mapping[int, Places]
+) -> bool:
+    """Whether one device leaves out what is not finite: who steps on is wrong then.
+
+    It was asked, or does so in another step, or where it is given what replicas sum.
+    """
+    fed, reference = evidence.fed, evidence.reference
+    sums = _list_own(evidence.observed, step, "reduced_gradient")
+    is_handed = any(_find_odd(value).any() for _, value in sums)
+    given = (fed.replays.get("reduced_gradient") if is_handed else None, fed.due)
+    return (
+        evidence.subject.guards
+        or any(
+            _leaves_out(evidence, reference, other, odd) for other, odd in due.items()
+        )
+        or any(
+            not _moves(evidence, trace, step)
+            for trace in given
+            if trace is not None and any(_list_trained(evidence, trace, step))
+        )
+    )
+
+
+def _tells(evidence: Evidence, trace: Trace, step: int) -> bool:
+    """Whether what one device was given there led it another way, to finite numbers."""
+    states = [
+        (value, evidence.reference.get(key.at(WHOLE)))
+        for key, value in _list_trained(evidence, trace, step)
     ]
-    is_left = all(are_equal(value, before) for value, before, _ in moved)
-    return is_left and any(not are_equal(seen, before) for _, before, seen in moved)
+    is_same = all(due is not None and are_same(value, due) for value, due in states)
+    return not is_same and _stays_finite(evidence, trace, step)
+
+
+def _moves(evidence: Evidence, trace: Trace, step: int) -> bool:
+    """Whether a step changes anything that is trained, on any replica."""
+    return any(
+        before is None or not are_same(value, before)
+        for key, value in _list_trained(evidence, trace, step)
+        for before in (_find_held(evidence, trace, key),)
+    )
+
+
+def _stays_finite(evidence: Evidence, trace: Trace, step: int) -> bool:
+    """Whether nothing that is trained becomes Inf or NaN, on any replica."""
+    for key, value in _list_trained(evidence, trace, step):
+        odd, before = _find_odd(value), _find_held(evidence, trace, key)
+        if odd.any() and (before is None or (odd & ~_find_odd(before)).any()):
+            return False
+    return True
+
+
+def _find_held(evidence: Evidence, trace: Trace, key: TraceKey) -> Value | None:
+    if trace is evidence.observed:
+        return evidence.get_held(key)
+    return evidence.get_before(key.step, key.phase, key.variable)
+
+
+def _list_trained(
+    evidence: Evidence, trace: Trace, step: int
+) -> Iterator[tuple[TraceKey, Value]]:
+    """The state after a step that follows from gradients."""
+    trained = evidence.reference.trained
+    found = _list_own(trace, step, "variable")
+    return ((key, value) for key, value in found if key.variable in trained)
+
+
+def _list_own(
+    trace: Trace, step: int, phase: Phase
+) -> Iterator[tuple[TraceKey, Value]]:
+    """What a run of replicas has, or one device of the whole batch."""
+    found = list(trace.select(step=step, phase=phase))
+    is_whole = any(key.replica == WHOLE for key, _ in found)
+    return ((k, v) for k, v in found if not is_whole or k.replica == WHOLE)
 
 
 def _find_odd(value: Value) -> npt.NDArray[np.bool_]:

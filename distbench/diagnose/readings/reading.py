@@ -260,7 +260,8 @@ def _round_whole(evidence: Evidence, nature: Nature, noise: Noise) -> Iterator[R
             evidence=_limit(evidence, known=("loss",)),
         )
         return
-    rounded = None if left_open else measure_rounded(evidence, spoilt)
+    untold = spoilt | evidence.measure.parted
+    rounded = None if left_open else measure_rounded(evidence, untold)
     if rounded is not None:
         known = COMPUTED
         is_clipped = not nature.grouped and _reduces_no_multiple(evidence, spoilt)
