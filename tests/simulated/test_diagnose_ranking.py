@@ -82,6 +82,18 @@ def test_of_few_numbers_a_cause_explains_all_or_nothing(errors, accepted, share)
     assert found.accepted == (accepted or share == 0)
 
 
+@pytest.mark.parametrize("rounded", [0, 1], ids=["first", "last"])
+def test_what_is_rounded_does_not_count_for_a_cause_wherever_it_stands(rounded):
+    """Enough of its numbers are wrong to make up all that is counted."""
+    errors = [np.linspace(1.0, 2.0, 8)] * 2
+    errors[rounded] = np.linspace(1e-8, 2e-8, 12)
+    predicted = {1 - rounded: errors[1 - rounded]}
+    cause = Hypothesis(code="x", predicted=predicted, detail="", rounded={rounded})
+    found = find_best(make_context(errors), [cause])
+    assert found is not None
+    assert found.accepted
+
+
 @pytest.mark.parametrize(
     ("errors", "left", "full"),
     [

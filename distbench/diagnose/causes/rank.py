@@ -76,7 +76,7 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     best: Ranked | None = None
     untouched = find_untouched(context)
     wholes = [measure_error(case) for case in context.cases]
-    numbers = _count_numbers(context.cases)
+    numbers: dict[frozenset[int], list[int]] = {}
     for hypothesis in hypotheses:
         least = 0.0 if best is None else best.confidence
         beyond = () if hypothesis.of_due else untouched
@@ -109,7 +109,7 @@ def _rate_hypothesis(
     context: Context,
     hypothesis: Hypothesis,
     wholes: Sequence[float],
-    numbers: Sequence[int],
+    numbers: dict[frozenset[int], list[int]],
     least: float,
     beyond: Collection[int],
 ) -> Ranked | None:
@@ -119,7 +119,8 @@ def _rate_hypothesis(
         context: The wrong values.
         hypothesis: The cause.
         wholes: Norm of what is wrong with each case.
-        numbers: How many numbers of each case are wrong that no other has.
+        numbers: How many numbers of each case are wrong that no other has, by the cases
+            that are left out; filled here.
         least: Confidence of a cause that was rated before.
         beyond: Numbers of the cases that it cannot explain.
     """
@@ -144,7 +145,10 @@ def _rate_hypothesis(
             share == 1.0 or (share >= needed and context.matches(case, predicted))
         )
     confidence = float(np.mean(shares)) if shares else 0.0
-    counted = [numbers[number] for number in asked]
+    left = frozenset(hypothesis.rounded)
+    if left not in numbers:
+        numbers[left] = _count_numbers([context.cases[number] for number in asked])
+    counted = numbers[left]
     is_chance = _measure_chance(shares, counted, hypothesis.choices) >= _MOST_CHANCE
     return Ranked(
         hypothesis=hypothesis,
