@@ -82,5 +82,18 @@ def test_a_share_of_each_replica_is_no_clip():
     assert not any("joint norm" in finding.explanation for finding in findings)
 
 
+def test_a_group_that_is_never_clipped_may_be_rounded():
+    """As TensorFlow does: it is multiplied by the limit, and divided by it."""
+
+    def change(gradients, replica):
+        clipped = clip_groups(gradients, {(KERNEL, TABLE): 0.3})
+        for path in (BIAS, HEAD):
+            clipped[path] = scale(scale(clipped[path], 1.1), 1 / 1.1)
+        return clipped
+
+    (finding,) = judge_each(change, replicas=2).findings
+    assert f"the joint norm of '{KERNEL}', '{TABLE}' to 0.3 " in finding.explanation
+
+
 def test_limits_that_no_group_reaches_pass():
     check_passed(judge_each(lambda g, _: clip_groups(g, {(KERNEL, TABLE): 1e6})))

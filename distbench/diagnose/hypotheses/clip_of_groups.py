@@ -60,10 +60,13 @@ def explain_by_clip_of_groups(context: Context) -> Iterator[Hypothesis]:
     if not any(len(group.paths) >= _FEWEST for group in groups):
         return
     n, rounded = context.replicas, list_rounded(context)
+    every = {path for group in groups for path in group.paths}
+    # A group that is never clipped is in none of these, and rounded all the same.
+    others = {s.number for s in rounded if s.case.key.variable not in every}
     for mean, of_rows in itertools.product((1.0, 1.0 / n), (False, True)):
         predicted: dict[int, Array] = {}
         told: list[str] = []
-        below: set[int] = set()
+        below = set(others) if mean == 1 else set()
         for group in groups:
             norm = GlobalNorm(
                 context, of_call=False, of_rows=of_rows, of=frozenset(group.paths)
