@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evidence_changes import change_apart, change_evidence
-from gradient_values import add_up, clip_all, clip_norm, scale, to_array
+from gradient_values import add_up, clip_all, clip_norm, map_values, scale, to_array
 from grouped_losses import SHARDS, against_the_others, by_statistics, sum_squares
 from grouped_training import Simulator
 from hidden_sums import WAYS, feed, feed_combined, hide_sums
 from planted_case import check_passed
 from simulated_rule import Rule
-from training_simulator import Fault, observe
+from training_simulator import KERNEL, Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.verdict import Status
@@ -67,6 +67,24 @@ def _give_all(combined):
 
 def keep(value):
     return value
+
+
+def test_signs_of_the_gradients_of_one_variable_are_all_that_is_told():
+    """They are as large of an N-fold gradient: nothing tells that from a share."""
+
+    def take_signs(gradients, replica, step):
+        return {**gradients, KERNEL: map_values(gradients[KERNEL], np.sign)}
+
+    fault = Fault(
+        scale=lambda r, run: float(N),
+        local=take_signs,
+        reduce=lambda own, step: _give_all(average(own)),
+    )
+    setup = {"shards_known": False, "loss_reduction": "mean", "sparse": False}
+    evidence = observe(fault, replicas=N, shards=(5, 5, 5), rule=RULE, **setup)
+    (finding,) = judge(evidence).findings
+    assert finding.code == "nonlinear-before-reduction"
+    assert "by its sign" in finding.explanation
 
 
 CASES = pytest.mark.parametrize(

@@ -163,13 +163,16 @@ def _names_mean(judgement: Judgement) -> bool:
 def tells_more(evidence: Evidence, found: Judgement, averaged: Judgement) -> bool:
     """Whether averages read so have causes, and not that all is N times too large.
 
+    A function without a size, such as a sign, hides that: then fewer causes say more.
+
     Args:
         evidence: What was seen.
         found: What is told of it.
         averaged: What is told of it with gradients as shares of their average.
     """
     large = _find_large(evidence, found)
-    if large is None or large.confidence < ALL:
+    is_less = large is None and len(averaged.findings) < len(found.findings)
+    if not is_less and (large is None or large.confidence < ALL):
         return False
     return averaged.status is Status.FAIL and all(
         finding.confidence >= ALL
