@@ -109,6 +109,18 @@ def test_a_few_numbers_that_lie_side_by_side_tell_it(alive: slice) -> None:
     assert "by which 'mean' is moved" in found.detail
 
 
+def test_what_overflows_hides_no_other_number() -> None:
+    context = make_context(300, 0)
+    values = Values(context.evidence.observed.values)
+    for path in (key(VARIANCE, 1), key(VARIANCE, 0, "reduced_gradient")):
+        values[path] = np.where(np.arange(300) == 7, np.inf, values[path])
+    evidence = replace(
+        context.evidence, observed=replace(context.evidence.observed, values=values)
+    )
+    (found,) = explain_by_own_variances(replace(context, evidence=evidence))
+    assert "by which 'mean' is moved" in found.detail
+
+
 def test_so_many_replicas_that_few_numbers_fit_any_weights_are_told() -> None:
     assert list(explain_by_own_variances(make_context(300, 0, sizes=(3, 4) * 31)))
 

@@ -44,7 +44,7 @@ def explain_by_own_variances(context: Context) -> Iterator[Hypothesis]:
     yield Hypothesis(
         code=OF_OWN,
         predicted={
-            number: case.observed
+            number: np.where(np.isfinite(case.observed), case.observed, case.expected)
             for number, case in context.list_cases()
             if case.key.variable in told
         },
@@ -98,13 +98,18 @@ class _Sum:
         """So many numbers at most: those in which most is lacking."""
         if self.due.size <= count:
             return self
-        places = np.argpartition(np.abs(self.due - self.seen), -count)[-count:]
+        gap = np.abs(self.due - self.seen)
+        return self.take(np.argpartition(gap, -count)[-count:])
+
+    def take(self, places: npt.NDArray[np.intp]) -> _Sum:
+        """Some of these numbers, by their places among them."""
+        every = self.places
         return replace(
             self,
             own=tuple(one[places] for one in self.own),
             seen=self.seen[places],
             due=self.due[places],
-            places=places,
+            places=places if isinstance(every, slice) else every[places],
         )
 
 
@@ -138,13 +143,11 @@ def _find_sum(part: Context, case: Pair) -> _Sum | None:
     if not is_dense or reduced is None or not terms:
         return None
     own = tuple(term.ravel() for term in terms)
-    return _Sum(
-        case=case,
-        own=own,
-        seen=densify(reduced).ravel(),
-        due=case.expected.ravel(),
-        places=slice(None),
-    )
+    seen, due = densify(reduced).ravel(), case.expected.ravel()
+    one = _Sum(case=case, own=own, seen=seen, due=due, places=slice(None))
+    # What overflows says nothing of the others.
+    is_known = np.all([np.isfinite(array) for array in (*own, seen, due)], axis=0)
+    return one if is_known.all() else one.take(np.flatnonzero(is_known))
 
 
 def _find_lacking(sums: Sequence[_Sum]) -> _Lacking | None:
