@@ -63,27 +63,58 @@ def test_larger_gradients_are_not_tried_where_the_graph_tells(
     ]
 
 
-def _tell_decisions(asserts: bool, decides: bool) -> bool:
+def _tell_decisions(asserts: str, decides: bool) -> bool:
     """Runs in a task: whether a step is to be watched for what it decides."""
     import tensorflow as tf
 
     from distbench.worker.taps.decisions import has_decisions
 
+    kept = tf.Variable(0.0)
+
+    def keep(value):
+        kept.assign(value)
+        return tf.constant(True)
+
+    def assert_kept(value):
+        is_kept = tf.cond(value[0] > 9, lambda: keep(1.0), lambda: keep(2.0))
+        tf.debugging.Assert(is_kept, [value])
+
+    assert_it = {
+        "nothing": lambda value: None,
+        "shapes": lambda value: tf.debugging.assert_equal(
+            tf.shape(value), tf.shape(value + 1)[:1]
+        ),
+        # It asserts in a branch of a condition.
+        "numbers": lambda value: tf.debugging.assert_less(value, 1e6),
+        "that a branch was taken": assert_kept,
+    }[asserts]
+
     @tf.function
     def step(value):
-        if asserts:
-            tf.debugging.assert_equal(tf.shape(value), tf.shape(value + 1)[:1])
+        assert_it(value)
         return tf.cond(tf.size(value) > 9, lambda: 1, lambda: 2) if decides else 1
 
     spec = tf.TensorSpec([None])
     return has_decisions(step.get_concrete_function(spec).graph)
 
 
-@pytest.mark.parametrize("decides", [False, True])
-@pytest.mark.parametrize("asserts", [False, True])
-def test_what_is_only_asserted_decides_nothing(asserts: bool, decides: bool) -> None:
+@pytest.mark.parametrize(
+    ("asserts", "decides", "is_told"),
+    [
+        ("nothing", False, False),
+        ("nothing", True, True),
+        ("shapes", False, False),
+        ("shapes", True, True),
+        ("numbers", False, False),
+        ("numbers", True, True),
+        ("that a branch was taken", False, True),
+    ],
+)
+def test_what_is_only_asserted_decides_nothing(
+    asserts: str, decides: bool, is_told: bool
+) -> None:
     results = distbench.run(_tell_decisions, "one", args=(asserts, decides))
-    assert list(results.values()) == [decides]
+    assert list(results.values()) == [is_told]
 
 
 def _tell_made_up(noise: float, is_permuted: bool) -> bool:

@@ -28,7 +28,7 @@ from distbench.worker.process.intercept import (
 )
 from distbench.worker.process.sources import is_own_file
 from distbench.worker.state.components import read_component
-from distbench.worker.state.graphs import list_ops
+from distbench.worker.state.graphs import list_called, list_inner, list_ops
 from distbench.worker.taps.callers import find_caller, name_line
 from distbench.worker.taps.sinks import create_sink, keep_from_xla
 
@@ -198,12 +198,34 @@ def _decides(op: Any) -> bool:
 
 def _is_asserted(op: Any) -> bool:
     """Whether assertions alone take what an op gives, or what conditions make of it."""
-    takers = [taker for tensor in op.outputs for taker in tensor.consumers()]
+    takers = _list_takers(op)
     return bool(takers) and all(
-        taker.type == "Assert" or (_is_condition(taker) and _is_asserted(taker))
+        _asserts(taker) or (_is_condition(taker) and _is_asserted(taker))
         for taker in takers
     )
 
 
+def _list_takers(op: Any) -> list[Any]:
+    return [taker for tensor in op.outputs for taker in tensor.consumers()]
+
+
 def _is_condition(op: Any) -> bool:
-    return [tensor.dtype for tensor in op.outputs] == [tf.bool]
+    """Whether an op makes a condition, and does nothing by it."""
+    is_pure = not op.op_def.is_stateful and not any(list_called(op))
+    return is_pure and [tensor.dtype for tensor in op.outputs] == [tf.bool]
+
+
+def _asserts(op: Any) -> bool:
+    """Whether an op asserts, or a branch of it alone does, and it gives nothing."""
+    if op.type == "Assert":
+        return True
+    acting = {inner.type for inner in list_inner(op) if inner.op_def.is_stateful}
+    return acting == {"Assert"} and _leads_nowhere(op)
+
+
+def _leads_nowhere(op: Any) -> bool:
+    """Whether nobody takes what an op gives; by control alone it stops what follows."""
+    given = {id(tensor) for tensor in getattr(op.graph, "outputs", ())}
+    return not any(id(tensor) in given for tensor in op.outputs) and all(
+        taker.type == "Identity" and _leads_nowhere(taker) for taker in _list_takers(op)
+    )
