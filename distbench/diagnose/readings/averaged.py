@@ -54,9 +54,10 @@ def read_averaged(evidence: Evidence, judgement: Judgement) -> Evidence | None:
     is_alone = n == 1 or evidence.measure.shards_known
     if is_alone or judgement.status is not Status.FAIL:
         return None
-    is_large = _find_large(evidence, judgement) is not None
-    if not is_large and not (_names_mean(judgement) and averages_losses(evidence)):
-        return None
+    if _find_large(evidence, judgement) is None:
+        mean = _find_mean(judgement)
+        if mean is None or not averages_losses(evidence, mean.step):
+            return None
     return None if _adds_up(evidence) else take_shares(evidence)
 
 
@@ -156,8 +157,9 @@ def _find_large(evidence: Evidence, judgement: Judgement) -> Finding | None:
     return first if first.code == _OWN_MEAN or _is_multiple(first, n) else None
 
 
-def _names_mean(judgement: Judgement) -> bool:
-    return any(f.code == _MEAN and f.confidence >= ALL for f in judgement.findings)
+def _find_mean(judgement: Judgement) -> Finding | None:
+    means = (f for f in judgement.findings if f.code == _MEAN and f.confidence >= ALL)
+    return next(means, None)
 
 
 def tells_more(evidence: Evidence, found: Judgement, averaged: Judgement) -> bool:

@@ -245,21 +245,21 @@ def _name_lost(cause: Explained, replicas: int) -> Explained:
 def _place_scale(cause: Explained, context: Context) -> Explained:
     """The scale of gradients whose losses are as they should be.
 
-    It lies in the loss if a tape differentiates that and has the mean of the own
-    examples: then it is N times its share, of which only the mean is one device's.
-    Whatever else gave it to the gradients has not been in the loss.
+    It lies in the loss if a step differentiates that, or what it makes of it, and it is
+    the mean of the own examples: then it is N times its share, of which only the mean
+    is one device's. Whatever else gave it to the gradients has not been in the loss.
     """
     if cause.code not in _SCALING:
         return cause
     evidence, ratio = context.evidence, _find_ratio(cause)
-    is_own = evidence.subject.differentiated
-    is_share = not (is_own and averages_losses(evidence))
-    if not is_share and ratio and are_same_factors(ratio, context.replicas):
-        return _raise_cause(cause)
+    if evidence.subject.differentiated and ratio:
+        first = min(case.key.step for case in cause.cases)
+        is_mean = averages_losses(evidence, first)
+        if is_mean and are_same_factors(ratio, context.replicas):
+            return _raise_cause(cause)
     words = (
-        f"the losses that are {'differentiated' if is_own else 'returned'} are right, "
-        f"but the gradients are such as where {cause.detail}, or as of gradients that "
-        "are divided by their own norm"
+        "the losses that are told are right, but the gradients are such as where "
+        f"{cause.detail}, or as of gradients that are divided by their own norm"
     )
     return replace(cause, detail=words)
 
