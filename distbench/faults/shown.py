@@ -74,6 +74,31 @@ class MeanOfShardComputed(OwnMean):
         return loss / count_replicas()
 
 
+@fault(
+    "loss-not-scaled",
+    "loss",
+    like="neuralmagic/sparseml#135",
+    clusters=("mirrored:2",),
+)
+@shown_model(keras)
+class MeanOfShardComputedAndScaled(OwnMean):
+    """An own `compute_loss` gives the mean over the shard; 8 times that, and back."""
+
+    computes = True
+
+    @staticmethod
+    def grow(share):
+        return share * 8
+
+    @staticmethod
+    def combine(gradients):
+        return [gradient / 8 for gradient in gradients]
+
+    @staticmethod
+    def show(loss):
+        return loss / count_replicas()
+
+
 class _RightShare:
     """A step returns the right share, and sums what it is differentiated to."""
 

@@ -7,6 +7,7 @@ step: its train function is traced once and kept by the model from call to call.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,7 @@ class KerasModelProgram(Program):
         self._has_scalar_loss = False
         self._keras_divides = False
         self._is_reported = False
-        self._told: dict[int, list[Any]] = {}
+        self._told: Counter[int] = Counter()
 
     def build(self, strategy: tf.distribute.Strategy) -> None:  # noqa: ARG002  # its scope is entered
         """Have the model made, and what `fit` makes before its first trace."""
@@ -130,19 +131,17 @@ class KerasModelProgram(Program):
 
     def _take_step(self, session: Session, original: Any, data: Any) -> Any:
         replica = session.board.find_replica()
-        told = self._told[replica] = []
+        self._told[replica], self._is_reported = 0, False
         logs = session.watch(partial(call_converted, original))(data)
+        told = self._told[replica]
         if not told:
             # A step of the user's own may compute its loss by other means.
             loss = self._find_loss(session, logs)
             if loss is not None:
                 session.tap_loss(loss)
-        elif len(told) > 1:
+        elif told > 1:
             # Of micro-steps or several networks no single one is the replica's loss.
             session.board.clear_loss()
-        else:
-            targets = session.board.list_targets()
-            self._is_reported |= not any(told[0] is target for target in targets)
         return logs
 
     def _tell_loss(
@@ -152,8 +151,7 @@ class KerasModelProgram(Program):
         self._keras_divides |= is_own(type(self._model).compute_loss.__module__)
         loss = call_converted(original, *args, **kwargs)
         if loss is not None:
-            replica = session.board.find_replica()
-            self._told.setdefault(replica, []).append(loss)
+            self._told[session.board.find_replica()] += 1
             # A tape differentiates the sum of what has dimensions.
             session.tap_loss(tf.reduce_sum(loss))
         return loss
@@ -195,10 +193,7 @@ class KerasModelProgram(Program):
 
     @property
     def differentiated(self) -> bool:  # type: ignore[override]
-        """See `Program`; a step may have several tapes, or none, and report a loss.
-
-        What an own `compute_loss` gives it may differentiate as it is, or a multiple.
-        """
+        """See `Program`; a step may have several tapes, or none, and report a loss."""
         return self._makes_own_loss() and not self._is_reported
 
     def _find_loss(self, session: Session, logs: Any) -> Any:
@@ -208,7 +203,7 @@ class KerasModelProgram(Program):
             return None
         numbers = [t for t in targets if tf.is_tensor(t) and t.shape.rank == 0]
         reported = logs.get("loss") if isinstance(logs, dict) else None
-        self._is_reported |= not numbers
+        self._is_reported = not numbers
         loss = numbers[0] if numbers else reported
         if loss is None:
             raise BadInputError(
