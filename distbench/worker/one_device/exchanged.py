@@ -37,11 +37,14 @@ def give_exchanged(
     handed = reference.handed
     if not exchanged.leads_losses or reference.scenario.injected:
         return {}
-    led_steps = FedSteps(session)
     found = {name: session.make_values() for name in batches}
     try:
         whole_step = reference.keeping
         graph = whole_step.trace([reference.draw(0)])
+        led_steps = FedSteps(
+            session,
+            any_size=reference.shard_step.any_size and exchanged.fits_any_size,
+        )
         for step in range(max(map(len, batches.values()))):
             batch = reference.draw(step)
             with session.guard("step"):
@@ -90,12 +93,16 @@ def scale_exchanged(reference: Reference, tier: Tier) -> Mapping[str, Trace]:
     if not exchanged.leads_losses or scenario.injected:
         return {}
     found = {}
+    by = session.make_step()
+    try:
+        with session.guard("step"), exchanged.scale():
+            by.trace([reference.draw(0)])
+    except SubjectError:
+        return {}
     for name, factor in (("divided", 1 / n), ("multiplied", float(n))):
         values = session.make_values()
-        by = session.make_step()
+        exchanged.set_factor(factor)
         try:
-            with session.guard("step"), exchanged.scale(factor):
-                by.trace([reference.draw(0)])
             for step, batch, start in reference.list_steps(tier):
                 session.restore_state(start)
                 reference.run_whole(step, batch, by)

@@ -20,10 +20,12 @@ class FedSteps:
 
     Args:
         session: Makes the steps, and has the board that feeds them.
+        any_size: Whether one trace does for batches of all sizes.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, any_size: bool = False) -> None:
         self._session = session
+        self._any_size = any_size
         self._steps: dict[frozenset[tuple[Place, bool]], Step] = {}
 
     @contextmanager
@@ -40,7 +42,7 @@ class FedSteps:
         session, board = self._session, self._session.board
         kinds = frozenset((at, isinstance(v, SparseRows)) for at, v in fed.items())
         if kinds not in self._steps:
-            self._steps[kinds] = session.make_step()
+            self._steps[kinds] = session.make_step(any_size=self._any_size)
         step = self._steps[kinds]
         with board.feed(fed):
             with session.guard("step"):

@@ -166,9 +166,8 @@ class Feeder:
                     if not fed:
                         continue
                     reference.restore_shard(tier, step, replica)
-                    session.begin_step(step)
-                    with self._run_fed(fed, shard) as run:
-                        run()
+                    with reference.led_steps.feed(fed, shard) as led:
+                        reference.run_shard(step, shard, led)
                     session.collect_taps(step, values, replica=replica, phases=COMPUTED)
             return reference.make_trace("resumed", values)
         return None

@@ -77,7 +77,9 @@ class _Meeting:
         self._tier: Tier = tier
         self._exchanged = reference.exchanged
         self._whole_step = reference.keeping
-        self._shard_step = reference.session.make_step()
+        self._shard_step = reference.session.make_step(
+            any_size=reference.shard_step.any_size and self._exchanged.fits_any_size
+        )
         self._kept = self._exchanged.list_kept()
 
     def hold(self, *, is_mean: bool, factor: float) -> Recorded | None:

@@ -46,13 +46,6 @@ def find_placed(
     if given is None or session.draws.are_given or not can_be_asked(reference):
         return None
     by = session.make_step()
-    try:
-        reference.restore_whole(tier, 0)
-        reference.run_whole(0, batch, reference.keeping)
-        with session.guard("step"), reference.exchanged.give():
-            by.trace([batch])
-    except SubjectError:
-        return None
     alone = _give(recorded, given)
     step = Rearranged(reference, tier, alone, 0, twins, by)
     names = [
@@ -60,7 +53,16 @@ def find_placed(
         for variable in recorded.variables
         if not step.is_made_up(step.get_due(variable.path))
     ]
-    if not names or list_by_place(step, names) != names:
+    if not names:
+        return None
+    try:
+        reference.restore_whole(tier, 0)
+        reference.run_whole(0, batch, reference.keeping)
+        with session.guard("step"), reference.exchanged.give():
+            by.trace([batch])
+    except SubjectError:
+        return None
+    if list_by_place(step, names) != names:
         return None
     numbers = {r: tuple(map(int, order)) for r, order in step.orders.items()}
     whole = numbers.pop(WHOLE)

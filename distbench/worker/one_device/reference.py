@@ -67,7 +67,6 @@ class Reference:
         session.rehearse([batch])
         self._whole = session.make_step()
         self.handed = Handed()
-        self._led_steps = FedSteps(session)
         self.exchanged = Exchanged(session.board)
         with self.exchanged.notice():
             graph = session.prepare(self._whole, [batch])
@@ -95,6 +94,7 @@ class Reference:
             self.shard_step = self._whole
             if not self._whole.any_size:
                 self.shard_step = find_open_step(self, batch) or self._whole
+        self.led_steps = FedSteps(session, any_size=self.shard_step.any_size)
 
     def list_written(self) -> frozenset[str]:
         """Paths of what a step may change; of all where Python acts between steps."""
@@ -204,7 +204,7 @@ class Reference:
         """
         try:
             if by is None:
-                self.run_led(step, batch, self.shard_step, self._led_steps)
+                self.run_led(step, batch, self.shard_step, self.led_steps)
             else:
                 self.run_shard(step, batch, by)
         except SubjectError:

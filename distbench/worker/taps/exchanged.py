@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import tensorflow as tf
 
 from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.state.components import write_component
 from distbench.worker.taps.backwards import is_eager
 from distbench.worker.taps.board import TapBoard
 from distbench.worker.taps.exchange import is_made_of
@@ -74,7 +76,7 @@ class Exchanged:
         self._last = 0
         self._called = 0
         self._is_inside = False
-        self._factor = 1.0
+        self._factor = create_sink(tf.float64, _DEVICE)
         self._scaled: list[Any] = []
         self._reduced: list[Any] = []
         self._of_before: tuple[tf.Graph, set[str]] | None = None
@@ -106,9 +108,8 @@ class Exchanged:
             yield
 
     @contextmanager
-    def scale(self, factor: float) -> Iterator[None]:
-        """Inside, a step is traced whose losses take so many times that."""
-        self._factor = factor
+    def scale(self) -> Iterator[None]:
+        """Inside, a step is traced whose losses take a multiple; see `set_factor`."""
         self._scaled.clear()
         with self._intercept("scaled"):
             yield
@@ -120,11 +121,20 @@ class Exchanged:
         That is what a collective gives of what another one gave before: every replica
         has the whole of it already.
         """
-        self._factor = factor
+        self.set_factor(factor)
         self._scaled.clear()
         self._reduced.clear()
         with self._intercept("again"):
             yield
+
+    def set_factor(self, factor: float) -> None:
+        """Have steps that scale what collectives give take so many times that."""
+        write_component(self._factor, np.asarray(factor))
+
+    @property
+    def fits_any_size(self) -> bool:
+        """Whether no number of examples is in the shape of what was kept last."""
+        return all(one.axis is None for one in self._kept)
 
     @property
     def leads_losses(self) -> bool:
@@ -217,7 +227,8 @@ class Exchanged:
         """Counts may be whole numbers, which have no N-th part."""
         if not (tf.is_tensor(value) and value.dtype.is_floating):
             return value
-        self._scaled.append(tf.cast(self._factor, value.dtype) * value)
+        factor = tf.ensure_shape(self._factor.read_value(), [])
+        self._scaled.append(tf.cast(factor, value.dtype) * value)
         return self._scaled[-1]
 
     def _has_scaled(self, value: Any) -> bool:
