@@ -265,13 +265,16 @@ def _place_scale(cause: Explained, context: Context) -> Explained:
 
 
 def _would_show(chain: Chain, phase: Phase, losses: Sequence[Judged]) -> bool:
-    """Whether gradients as wrong as the loss would lie beyond their bounds."""
+    """Whether gradients as wrong as the loss would lie beyond their bounds.
+
+    What a sum makes of the gradients that were seen holds of wrong ones as well.
+    """
     wrong = [j.comparison for j in losses if j.comparison.change > 0]
     relative = min((c.error / c.change for c in wrong), default=0.0)
     return not wrong or any(
         relative * link.comparison.change > link.comparison.resolution
         for link in (*chain.held, *chain.forgiven)
-        if link.comparison.phase == phase
+        if link.comparison.phase == phase and link.comparison.relation != "follows"
     )
 
 
