@@ -50,7 +50,7 @@ class Comparison(Compared):
 
     Attributes:
         effective: Whether the same numbers with one example lost, and with one
-            replica lost, fail. True for a comparison that failed as it is.
+            replica lost, fail. True for a comparison that failed as it is, by a number.
         hidden: Not effective, and it would be if the bound were 0: noise hides it.
         change: Largest absolute value of what is expected, of a state what the step
             changes in it. Elements that may be anything have no part in this, nor in
@@ -195,7 +195,8 @@ def judge_pair(pair: Pair, evidence: Evidence) -> Judged:
 
 def _test(pair: Pair, evidence: Evidence) -> Comparison:
     measured = measure_error(pair.observed, pair.expected, pair.margin)
-    effective, hidden = measured.wrong, False
+    # Who finds Inf or NaN would not have to see that an example is lost.
+    effective, hidden = bool(measured.wrong and np.isfinite(measured.error)), False
     if not measured.wrong and _may_lack(pair, evidence):
         effective, hidden = _prove_effect(pair, evidence)
     return _make(pair, measured, effective, hidden)

@@ -28,7 +28,6 @@ def overflow_alone(evidence: Evidence) -> bool:
     return any(
         not finite and evidence.observed.find_finite(step).get(replica, False)
         for step in range(evidence.reference.steps)
-        if step not in evidence.measure.parted
         for replica, finite in evidence.reference.find_finite(step).items()
         if replica != WHOLE
     )

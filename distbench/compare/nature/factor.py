@@ -73,27 +73,28 @@ class Factors:
         self._roundings = roundings
         self._known: dict[TraceKey, _Fit | None] = {}
 
-    def find(self, key: TraceKey) -> Factor | None:
+    def find(self, key: TraceKey, *, is_left: bool = False) -> Factor | None:
         """The factor of a gradient, by its step, call and variable.
 
         None where it is no number: a program that clips between its own reduction and
         the optimizer. Its reduced gradient can only be held against the reference. What
         a clip comes to differs from step to step, so a factor has to be a power of two,
         or one number that the gradients of all steps allow, as they are rounded.
+
+        Args:
+            key: Where the gradient is.
+            is_left: Whether one device is known to leave out the step.
         """
-        factor = self._find_repeated(key)
+        factor = self._find_repeated(key, is_left=is_left)
         if factor is None:
             return factor
         roundings = max(self._roundings, _ROUNDS if self._rounds else 0)
         return replace(factor, roundings=max(factor.roundings, roundings))
 
-    def _find_repeated(self, key: TraceKey) -> Factor | None:
-        whole = _at_sum(key)
-        found = whole, replace(whole, phase="local_gradient")
-        reduced, local = map(self._reference.get, found)
+    def _find_repeated(self, key: TraceKey, *, is_left: bool) -> Factor | None:
+        reduced = self._reference.get(_at_sum(key))
         others = list(self._list_others(key))
-        is_made = reduced is not None and _is_finite(reduced)
-        if not is_made or (local is not None and not _is_finite(local)):
+        if is_left or reduced is None or not np.isfinite(densify(reduced)).all():
             # One device skipped the step, or it overflowed: what it would have
             # multiplied by is known only if it never does.
             never = all(other is not None and other.value == 1 for other in others)
@@ -170,10 +171,6 @@ class Factors:
 
 def _at_sum(key: TraceKey) -> TraceKey:
     return replace(key, phase="reduced_gradient", replica=WHOLE)
-
-
-def _is_finite(value: Value) -> bool:
-    return bool(np.isfinite(densify(value)).all())
 
 
 def _show_same(value: Value | None) -> _Fit:

@@ -56,26 +56,29 @@ class Expected:
         )
 
     def find_finite(self, key: TraceKey) -> Value | None:
-        """One device's state, where that has numbers and replicas hold Inf or NaN.
+        """One device's state, where replicas hold Inf or NaN after a step and it none.
 
         So it has to be, whatever else is known of it.
         """
-        if key.phase != "variable" or key.variable not in self._trained:
+        evidence = self._evidence
+        value = evidence.observed.get(key)
+        is_trained = key.phase == "variable" and key.variable in self._trained
+        if value is None or not is_trained or _is_finite(value):
             return None
-        value = self._evidence.observed.get(key)
-        due = self._evidence.reference.get(key.at(WHOLE))
-        if value is None or due is None or np.isfinite(densify(value)).all():
-            return None
-        return due if _is_lost(value, due) else None
+        states = evidence.reference.select(
+            step=key.step, phase="variable", replica=WHOLE
+        )
+        due = {k.variable: v for k, v in states if k.variable in self._trained}
+        return due.get(key.variable) if all(map(_is_finite, due.values())) else None
 
     def _leave_infinite(self, key: TraceKey, value: Value | None) -> Value | None:
         """What follows, but not Inf for Inf where one device has numbers.
 
         That it makes Inf of an infinite sum as well says nothing of that sum.
         """
-        due = None if value is None else self.find_finite(key)
-        is_lost = due is not None and value is not None and _is_lost(value, due)
-        return None if is_lost else value
+        if value is None or _is_finite(value) or self.find_finite(key) is None:
+            return value
+        return None
 
     def _is_settled(self, key: TraceKey) -> bool:
         """Whether one device skips this step, which tells what the value has to be."""
@@ -137,12 +140,8 @@ class Expected:
         return not all(are_same(value, whole) for value in values)
 
 
-def _is_lost(value: Value, due: Value) -> bool:
-    """Whether a value has Inf or NaN where one of the same shape has numbers."""
-    array, numbers = densify(value), densify(due)
-    if array.shape != numbers.shape:
-        return False
-    return bool(np.any(np.isfinite(numbers) & ~np.isfinite(array)))
+def _is_finite(value: Value) -> bool:
+    return bool(np.isfinite(densify(value)).all())
 
 
 def _list_left_out(evidence: Evidence) -> Iterator[int]:

@@ -158,13 +158,11 @@ class Pairs:
 
     def _pair_reduced(self, whole: TraceKey, members: Members) -> Iterator[Pair]:
         source = replace(whole, phase="local_gradient")
-        # A free run that goes its own way has a loss scale of its own.
-        is_apart = self._expected.is_apart(whole.step)
-        parts = None if is_apart else self._find_parts(source)
-        factor = None if parts is None else self._factors.find(whole)
-        if parts is not None and whole.step in self._evidence.measure.parted:
-            yield from self._pair_parted(members, parts, factor)
+        parts = self._find_parts(source)
+        if whole.step in self._evidence.measure.parted:
+            yield from self._pair_parted(whole, members, parts)
             return
+        factor = None if parts is None else self._factors.find(whole)
         known: tuple[Value, Pair] | None = None
         for key, value in members:
             dtype = name_value(value)
@@ -188,16 +186,20 @@ class Pairs:
             yield from self._pair_whole(key, value)
 
     def _pair_parted(
-        self, members: Members, parts: tuple[Value, ...], factor: Factor | None
+        self, whole: TraceKey, members: Members, parts: tuple[Value, ...] | None
     ) -> Iterator[Pair]:
         """Sums in a step that one side leaves out, as far as replicas tell of them."""
-        step = members[0][0].step
-        overflows = not all(self._evidence.observed.find_finite(step).values())
-        made = Factor(1.0) if factor is None else factor
+        # A free run that goes its own way has a loss scale of its own.
+        if parts is None or self._expected.is_apart(whole.step):
+            return
+        overflows = not all(self._evidence.observed.find_finite(whole.step).values())
+        factor = self._factors.find(whole, is_left=not overflows)
         for key, value in members:
-            dtype = name_value(value)
+            dtype, made = name_value(value), factor or Factor(1.0)
             pair = pair_sum(key, value, parts, made, dtype, None, exact=self._exact)
-            yield let_leave_out(pair, overflows=overflows, is_known=factor is not None)
+            # Whether one device clips it as well, nobody knows.
+            is_known = factor is not None and not is_clipped(pair)
+            yield let_leave_out(pair, overflows=overflows, is_known=is_known)
 
     def _pair_changed(self, pair: Pair, value: Value) -> Pair | None:
         """Against what one device makes of a sum, where it is not handed on as it is.

@@ -8,7 +8,7 @@ replica has.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -18,26 +18,40 @@ from distbench.compare.arrays.copies import are_same
 from distbench.compare.arrays.values import densify
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value, Values
+from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value, Values, list_arrays
 from distbench.verdict import Status
 
 Places = Mapping[tuple[str, int], npt.NDArray[np.bool_]]
 """By variable and update: elements of which some own gradient is Inf or NaN."""
+
+_NOTHING_ELSE = (
+    "what overflows on one side alone leaves no step in which anything could have been "
+    "wrong; use more steps, or a smaller loss scale"
+)
 
 
 def part_steps(evidence: Evidence) -> Evidence:
     """An evidence that knows in which steps one device and replicas part.
 
     What one device makes there of the sums of replicas says as little, where it comes
-    to what it made of its own, or to Inf.
+    to what it made of its own, or to Inf. Nor does it say anything of a loss scale and
+    its counts: these may go by its own gradients.
     """
     parted = list_parted(evidence)
     if not parted:
         return evidence
+    trained = evidence.reference.trained
+    led = {info.path for info in evidence.observed.variables if info.of in trained}
 
     def leave(trace: Trace) -> Trace:
         steps = {step for step in parted if not _tells(evidence, trace, step)}
-        return _leave_steps(trace, steps)
+        return _keep(
+            trace,
+            lambda key: (
+                key.step not in parted
+                or (key.step not in steps and key.variable in trained | led)
+            ),
+        )
 
     return replace(
         evidence,
@@ -59,35 +73,37 @@ def list_parted(evidence: Evidence) -> frozenset[int]:
 
 
 def leave_parted(evidence: Evidence, judgement: Judgement) -> Judgement:
-    """Undecidable, where a free run goes its own way and nothing is wrong till then.
+    """Undecidable, where a free run goes its own way, or no other step proves anything.
 
     Why nothing could have been wrong is no reason any more.
     """
-    is_open = evidence.tier == "free" and bool(evidence.measure.parted)
+    is_passed = judgement.status is Status.PASS
+    is_free = evidence.tier == "free"
+    is_open = evidence.measure.parted and (is_free or not is_passed)
     if not is_open or judgement.status is Status.FAIL:
         return judgement
-    message = judgement.message if judgement.status is Status.PASS else ""
+    message = judgement.message if is_passed else "" if is_free else _NOTHING_ELSE
     return replace(judgement, status=Status.UNDECIDABLE, message=message)
 
 
 def leave_steps(evidence: Evidence, steps: Collection[int]) -> Evidence:
     """An evidence without what was seen in some steps."""
-    return replace(evidence, observed=_leave_steps(evidence.observed, steps))
-
-
-def _leave_steps(trace: Trace, steps: Collection[int]) -> Trace:
     if not steps:
-        return trace
-    kept = Values(trace.values).keep(lambda key: key.step not in steps)
-    return replace(trace, values=kept)
+        return evidence
+    observed = _keep(evidence.observed, lambda key: key.step not in steps)
+    return replace(evidence, observed=observed)
+
+
+def _keep(trace: Trace, is_kept: Callable[[TraceKey], bool]) -> Trace:
+    return replace(trace, values=Values(trace.values).keep(is_kept))
 
 
 def _list_odd(trace: Trace, replica: int | None = None) -> dict[int, Places]:
     """By step, where own gradients are not finite; without steps in which all are."""
     found: dict[int, dict[tuple[str, int], npt.NDArray[np.bool_]]] = {}
     for key, value in trace.select(phase="local_gradient", replica=replica):
-        odd = _find_odd(value)
-        if odd.any():
+        if not all(np.isfinite(array).all() for array in list_arrays(value)):
+            odd = _find_odd(value)
             places = found.setdefault(key.step, {})
             place = key.variable, key.call
             known = places.get(place)
@@ -146,7 +162,7 @@ def _overflows_by_itself(evidence: Evidence, step: int) -> bool:
         if not odd.any():
             continue
         alone = evidence.reference.get(key)
-        if alone is None or not shards[key.replica]:
+        if alone is None or not any(shards[key.replica :][:1]):
             return False
         beside = _find_odd(alone)
         if beside.shape != odd.shape or (odd & ~beside).any():
