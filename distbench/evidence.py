@@ -72,8 +72,8 @@ class Traits:
 
     Attributes:
         loss_reduction: How the replicas' losses combine; None accepts sum and mean.
-        differentiated: Whether the losses are what tapes differentiate, and not what
-            the step returns.
+        differentiated: Whether the losses are what a step differentiates, or makes that
+            of, and not what it returns.
         averages: Whether replicas are to have gradients of N times their shares, and to
             average them, as an aggregation path of the bench has it.
         kept: Variables of the model that follow from the gradients of others and not

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, cast
@@ -248,17 +248,31 @@ class Trace:
         for key in sorted(found, key=lambda key: key.order):
             yield key, self.values[key]
 
-    def find_finite(self, step: int) -> dict[int, bool]:
-        """By replica, whether all of its own gradients of a step are finite."""
+    def find_finite(
+        self, step: int, of: Collection[str] | None = None
+    ) -> dict[int, bool]:
+        """By replica, whether its own gradients of a step are finite.
+
+        Args:
+            step: Its number.
+            of: Paths of the variables to ask; None asks all.
+        """
         finite: dict[int, bool] = {}
         for key, value in self.select(step=step, phase="local_gradient"):
+            if of is not None and key.variable not in of:
+                continue
             seen = all(np.isfinite(array).all() for array in list_arrays(value))
             finite[key.replica] = finite.get(key.replica, True) and bool(seen)
         return finite
 
-    def find_overflowing(self, step: int) -> tuple[int, ...]:
-        """Replicas whose own gradients are not finite; none if those of all are not."""
-        finite = self.find_finite(step)
+    def find_overflowing(
+        self, step: int, of: Collection[str] | None = None
+    ) -> tuple[int, ...]:
+        """Replicas whose own gradients are not finite; none if those of all are not.
+
+        See `find_finite`.
+        """
+        finite = self.find_finite(step, of)
         bad = tuple(replica for replica in sorted(finite) if not finite[replica])
         return bad if len(bad) < len(finite) else ()
 

@@ -117,3 +117,19 @@ def test_what_a_loss_scale_refuses_is_refused() -> None:
     )
     assert {run.status for run in verdict.runs} == {Status.REFUSED}
     assert "Loss scaling is not supported" in verdict.runs[0].message
+
+
+TWO = Path(__file__).with_name("two_scales.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("LeavesOneOut", ["nonfinite"]),
+        ("CountsOneLess", ["nonfinite", "iterations-wrong"]),
+    ],
+)
+def test_a_counter_goes_by_its_own_optimizers_overflow(name: str, codes: list[str]):
+    verdict = distbench.check(f"{TWO}:{name}", "mirrored:2", tier="bounded")
+    found = [(finding.code, finding.step) for finding in verdict.findings]
+    assert found == [(code, 1) for code in codes]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gradient_values import add_up
-from training_simulator import BIAS, Fault, observe
+from training_simulator import BIAS, KERNEL, Fault, observe
 from verdict_samples import make_finding
 from wrong_steps import repeat
 
@@ -62,21 +62,51 @@ def test_a_counter_is_told_that_no_cause_leads(fault: Fault, codes: list[str]) -
     assert [f.code for f in judge(observe(fault)).findings] == codes
 
 
-@pytest.mark.parametrize(("overflows", "left"), [(True, 0), (False, 1)])
-def test_a_step_that_all_leave_out_is_told_by_own_gradients(overflows, left) -> None:
-    """No sum is seen, and what trains is finite again after the first step."""
+def leave_out_standing(
+    *, overflows: bool = True, own: str = "", stands: bool = False
+) -> int:
+    """How many counters are left of one that stands still in the second step.
+
+    Args:
+        overflows: Whether a replica's gradient of a variable does.
+        own: What the counter's optimizer is given a gradient of; "" if nobody knows.
+        stands: Whether that stands still as well.
+    """
     evidence = observe(replicas=2, steps=2)
     key = TraceKey(step=1, phase="local_gradient", variable=BIAS, replica=1)
+    counter = replace(key, phase="iterations", variable="iterations", replica=0)
     values = Values(evidence.observed.values)
     if overflows:
         values[key] = np.full_like(values[key], np.inf)
-    observed = replace(evidence.observed, values=values)
-    evidence = replace(evidence, observed=observed)
-    counter = replace(key, phase="iterations", variable="iterations", replica=0)
+    if stands:
+        trained = replace(counter, phase="variable", variable=own)
+        values[trained] = evidence.get_held(trained)
+    counted = {"counted": {"iterations": [own]}} if own else {}
+    evidence = replace(
+        evidence,
+        observed=replace(evidence.observed, values=values),
+        reference=replace(
+            evidence.reference, notes={**evidence.reference.notes, **counted}
+        ),
+    )
     base = np.asarray(evidence.get_held(counter))
     link = SimpleNamespace(
         comparison=SimpleNamespace(key=counter),
         pair=SimpleNamespace(observed=base, expected=base + 1),
     )
     told = make_finding(code=LOST, phase="variable", variables=(BIAS,), step=0)
-    assert len(leave_out_counted(evidence, [told], [link])) == left
+    return len(leave_out_counted(evidence, [told], [link]))
+
+
+@pytest.mark.parametrize(("overflows", "left"), [(True, 0), (False, 1)])
+def test_a_step_that_all_leave_out_is_told_by_own_gradients(overflows, left) -> None:
+    """No sum is seen, and what trains is finite again after the first step."""
+    assert leave_out_standing(overflows=overflows) == left
+
+
+@pytest.mark.parametrize(
+    ("own", "stands", "left"), [(BIAS, False, 0), (KERNEL, False, 1), (KERNEL, True, 0)]
+)
+def test_another_optimizers_overflow_is_no_excuse(own, stands, left) -> None:
+    """But where all that its own trains stands still, the step was left out for all."""
+    assert leave_out_standing(own=own, stands=stands) == left

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from distbench.compare.comparison import Judged
 from distbench.compare.state.leading import is_number
+from distbench.diagnose.stages.counters import list_counted
 from distbench.evidence import Evidence
 from distbench.verdict import Finding
 
@@ -57,6 +58,9 @@ def is_decided_so(found: Finding, first: Finding, evidence: Evidence) -> bool:
         return found.code == "loss-misreported"  # its gradients are right
     infos = observed.by_path
     return all(
-        path in infos and is_number(infos[path]) and not infos[path].trainable
+        path in infos
+        and is_number(infos[path])
+        and not infos[path].trainable
+        and observed.find_overflowing(found.step, list_counted(evidence, path))
         for path in found.variables
     )

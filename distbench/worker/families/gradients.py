@@ -29,7 +29,13 @@ class GradientTaps:
             if outermost:
                 handed = _is_aggregating(original, pairs, *args, **kw)
                 self.tap_local(pairs, handed=handed)
+                self.note_updated(original, pairs)
             return call_converted(original, pairs, *args, **kw)
+
+    def note_updated(self, original: Any, pairs: Pairs) -> None:
+        """Note what the optimizer of a method is given gradients of."""
+        paths = {self._table.find_path(variable) for _, variable in pairs}
+        self._board.seen.add_updated(original.__self__, paths)
 
     def tap_reduced(self, pairs: Any) -> Any:
         """Record and feed the sums over replicas, unless one call up did so."""

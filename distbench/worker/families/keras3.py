@@ -104,6 +104,7 @@ class _Keras3Taps(GradientTaps):
             if outermost and variables is not None:
                 pairs = list(zip(grads, variables, strict=False))
                 self.tap_local(pairs, handed=True)
+                self.note_updated(original, pairs)
             return call_converted(original, grads, trainable_variables, *args, **kw)
 
     def sum_gradients(self, original: Any, *args: Any, **kw: Any) -> Any:

@@ -288,6 +288,7 @@ class Reference:
             begun=[session.begun.get(s, {}) for s in range(len(digests))],
             draws=self.draws,
             seeds=self.seeds,
+            counted=session.list_counted(),
             **session.board.note_intermediates(),
         )
 

@@ -101,6 +101,17 @@ class KeptState:
             if all(map(self.table.has, metric.variables))
         }
 
+    def list_counted(self) -> dict[str, list[str]]:
+        """By the path of each optimizer's counter, what it is given gradients of."""
+        counters = [
+            (find_counter(one), paths) for one, paths in self.board.seen.updated
+        ]
+        return {
+            self.table.find_path(counter): sorted(paths)
+            for counter, paths in counters
+            if counter is not None and self.table.has(counter)
+        }
+
     def rename(self, paths: Mapping[str, str]) -> None:
         """Call variables by other paths, in what is recorded and fed as well."""
         self.table.rename(paths)

@@ -36,8 +36,8 @@ class Program:
         replicas: Number of replicas whose share of the loss a replica computes; set
             before the step is traced. Only a workload's program looks at it.
         loss_reduction: How the replicas' losses combine.
-        differentiated: Whether the losses are what tapes differentiate, and not what a
-            step returns; known once it has run.
+        differentiated: Whether the losses are what a step differentiates, or makes that
+            of, and not what it returns; known once it has run.
         averages: Whether gradients are N times their shares and are to be averaged, as
             an aggregation path of the bench has it.
         shown: Numbers that the last step showed by itself, by their names.

@@ -21,6 +21,7 @@ class Seen:
         reduced: What each replica's optimizers were given as sums.
         returned: The losses that replicas returned.
         gradients: What tapes gave.
+        updated: Optimizers, each with paths of what it was given gradients of.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,7 @@ class Seen:
         self.reduced: dict[int, list[Any]] = {}
         self.returned: dict[int, list[Any]] = {}
         self.gradients = OwnGradients()
+        self.updated: list[tuple[Any, set[str]]] = []
 
     def forget(self, replica: int) -> None:
         """Drop what a replica did while another graph was traced."""
@@ -53,6 +55,14 @@ class Seen:
         if trains:
             found = filter(tf.is_tensor, tf.nest.flatten(target))
             self.trained_by.setdefault(replica, []).extend(found)
+
+    def add_updated(self, optimizer: Any, paths: set[str]) -> None:
+        """Keep what an optimizer is given gradients of, in this trace or another."""
+        for other, known in self.updated:
+            if other is optimizer:
+                known |= paths
+                return
+        self.updated.append((optimizer, paths))
 
     def add_result(self, replica: int, result: Any) -> None:
         """Keep what a tape gave, by whatever it differentiated."""
