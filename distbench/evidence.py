@@ -37,8 +37,9 @@ class Measure:
             arrive at; of the others only what follows from the phase before is known.
         lost: Share of a value that a step loses in a narrower dtype, where that is all
             that keeps the state from being known; else 0.
-        settled: Steps of which the reference says besides what becomes of all that is
-            trained: one device leaves them out, and so does whoever adds up its shards.
+        settled: Updates of which the reference says besides what becomes of what they
+            train, by step and variable: one device leaves them out, and so does whoever
+            adds up its shards. If it leaves out a whole step, of all else as well.
         spoilt: Steps in which the reference's gradients are not finite, and say nothing
             of where those of the replicas are.
         parted: Steps that replicas take and one device leaves out, or the other way
@@ -58,7 +59,7 @@ class Measure:
     summed: bool = False
     known: tuple[Phase, ...] = PHASES
     lost: float = 0.0
-    settled: frozenset[int] = frozenset()
+    settled: frozenset[tuple[int, str]] = frozenset()
     spoilt: frozenset[int] = frozenset()
     parted: frozenset[int] = frozenset()
     slack: Mapping[TraceKey, float] = field(default_factory=dict)

@@ -210,7 +210,7 @@ def _may_lack(pair: Pair, evidence: Evidence) -> bool:
     """
     if pair.relation == "replicas" or pair.key.step == INITIAL:
         return False
-    is_left = pair.key.step in evidence.measure.settled
+    is_left = (pair.key.step, pair.key.variable) in evidence.measure.settled
     is_first = pair.key.phase in COMPUTED
     return is_first or not (is_left and pair.relation == "reference")
 

@@ -113,6 +113,31 @@ class HalfOverflowLeftOut(SkippedByHand):
 @fault(
     "nonfinite",
     "reduced_gradient",
+    (KERNEL, BIAS),
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    replicas=(-1,),
+)
+class HalfOverflowLeftOutBeside(SkippedByHand):
+    """So it is with what one optimizer trains; another one trains on, in float32."""
+
+    def make_optimizer(self):
+        return [super(SkippedByHand, self).make_optimizer() for _ in range(2)]
+
+    def make_addends(self, gradients):
+        return self.make_update(gradients)
+
+    def make_update(self, gradients):
+        return [*clear_overflow(gradients[:2]), *gradients[2:]]
+
+    def apply(self, gradients):
+        pairs = list(zip(gradients, self.variables(), strict=True))
+        for optimizer, own in zip(self._optimizer, (pairs[:2], pairs[2:]), strict=True):
+            optimizer.apply_gradients(own, experimental_aggregate_gradients=False)
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
     MIXED,
     like="NVIDIA-NeMo/Megatron-Bridge#5591",
     replicas=(0,),

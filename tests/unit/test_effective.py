@@ -74,7 +74,7 @@ def test_a_replica_that_adds_nothing_can_be_lost_without_harm() -> None:
 def test_what_a_step_that_is_left_out_makes_of_state_proves_nothing(
     step: int, relation: Relation, effective: bool
 ) -> None:
-    evidence = change_evidence(observe(), settled=frozenset({0}))
+    evidence = change_evidence(observe(), settled=frozenset({(0, KERNEL)}))
     pair = make_pair(1.0, step=step, relation=relation)
     assert judge_pair(pair, evidence).comparison.effective is effective
 

@@ -17,25 +17,41 @@ import numpy as np
 
 from distbench.compare.arrays.values import Array, are_equal, densify, measure_norm
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace import Trace, TraceKey, Value
 
 Sums = Mapping[TraceKey, Array]
 """Local gradients of the whole batch, as the shards add up to them."""
 
 
-def find_settled(evidence: Evidence, sums: Sums) -> frozenset[int]:
-    """The steps that one device leaves out, and so does a cluster that is right.
+def find_settled(evidence: Evidence, sums: Sums) -> frozenset[tuple[int, str]]:
+    """The updates that one device leaves out, and so does a cluster that is right.
 
     Neither the whole batch nor the sum of its shards has a finite gradient, of the same
     variables, and nothing of it gets into the update: that leaves the variables finite,
     and is handed nothing but zeros and what is not finite, or nothing at all.
+
+    Returns:
+        By step and variable; with all else that there is, if a whole step is left out.
     """
-    return frozenset(
-        step
-        for step in {key.step for key in sums}
-        if _overflows(evidence, {k: v for k, v in sums.items() if k.step == step})
-        and _hands_on_nothing(evidence, step)
-    )
+    found: set[tuple[int, str]] = set()
+    for step in {key.step for key in sums}:
+        own = {k: v for k, v in sums.items() if k.step == step}
+        calls = {
+            call: {k: v for k, v in own.items() if k.call == call}
+            for call in {key.call for key in own}
+        }
+        left = {c for c, part in calls.items() if _is_left_out(evidence, part)}
+        moved = {key.variable for key in own if key.call not in left}
+        found |= {(step, key.variable) for key in own if key.variable not in moved}
+        if not moved:
+            infos = evidence.reference.variables
+            found |= {(step, path) for path in ("", *(info.path for info in infos))}
+    return frozenset(found)
+
+
+def _is_left_out(evidence: Evidence, sums: Sums) -> bool:
+    """Whether one update is, as all that is known of it says."""
+    return _overflows(evidence, sums) and _hands_on_nothing(evidence, sums)
 
 
 def _overflows(evidence: Evidence, sums: Sums) -> bool:
@@ -51,21 +67,25 @@ def _is_finite(value: Value) -> bool:
     return bool(np.isfinite(densify(value)).all())
 
 
-def _hands_on_nothing(evidence: Evidence, step: int) -> bool:
-    def list_values(phase: Phase) -> list[tuple[TraceKey, Array]]:
-        found = evidence.reference.select(step=step, phase=phase, replica=WHOLE)
-        return [(key, densify(value)) for key, value in found]
-
-    left, handed = list_values("variable"), list_values("reduced_gradient")
+def _hands_on_nothing(evidence: Evidence, sums: Sums) -> bool:
+    """Whether nothing of one update's gradients gets into what they train."""
+    reference, keys = evidence.reference, sorted(sums)
+    left = [
+        (key, densify(value))
+        for key in dict.fromkeys(replace(k, phase="variable", call=0) for k in keys)
+        if (value := reference.get(key)) is not None
+    ]
+    sent = [reference.get(replace(key, phase="reduced_gradient")) for key in keys]
+    handed = [densify(value) for value in sent if value is not None]
     if not handed:
         # One that was not watched may have been handed what of it was finite.
-        before = [evidence.get_before(step, "variable", k.variable) for k, _ in left]
+        before = [evidence.get_before(k.step, "variable", k.variable) for k, _ in left]
         return all(
             start is not None and are_equal(array, densify(start))
             for (_, array), start in zip(left, before, strict=True)
         )
     return all(np.isfinite(array).all() for _, array in left) and not any(
-        np.any(np.isfinite(array) & (array != 0)) for _, array in handed
+        np.any(np.isfinite(array) & (array != 0)) for array in handed
     )
 
 

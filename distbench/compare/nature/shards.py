@@ -76,7 +76,8 @@ def weigh_shards(
     handed = {key: v for key, v in totals.items() if key.phase != "loss"}
     settled = find_settled(evidence, handed)
     made = Factors(reference)
-    factors = {key: made.find(key) for key in handed if key.step not in settled}
+    handed = {k: v for k, v in handed.items() if (k.step, k.variable) not in settled}
+    factors = {key: made.find(key) for key in handed}
     if not (nature.grouped or nature.lost):
         known = (*known, "applied_gradient", *STATE)
     slack: Mapping[TraceKey, float] = {}
@@ -91,7 +92,6 @@ def weigh_shards(
                     factor.value * totals[key]
                 )
     elif not nature.grouped:
-        handed = {k: v for k, v in handed.items() if k.step not in settled}
         slack = measure_slack(reference, handed)
     return replace(
         evidence,

@@ -81,8 +81,9 @@ class Expected:
         return None
 
     def _is_settled(self, key: TraceKey) -> bool:
-        """Whether one device skips this step, which tells what the value has to be."""
-        if key.step not in self._evidence.measure.settled or key.phase == "slot":
+        """Whether one device skips an update, which tells what the value has to be."""
+        is_left = (key.step, key.variable) in self._evidence.measure.settled
+        if not is_left or key.phase == "slot":
             return False
         return key.phase != "variable" or key.variable in self._trained
 
