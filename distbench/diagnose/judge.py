@@ -36,14 +36,17 @@ from distbench.diagnose.readings.notes import (
     note_not_finite,
     note_packed,
     note_padded,
-    note_parted,
     note_reshaped,
     note_rows,
     note_sizes,
     note_uncompared,
     note_unread,
 )
-from distbench.diagnose.readings.overflowing import leave_parted, part_steps
+from distbench.diagnose.readings.overflowing import (
+    leave_parted,
+    note_parted,
+    part_steps,
+)
 from distbench.diagnose.readings.owners import name_owners
 from distbench.diagnose.readings.reading import Reading, list_readings
 from distbench.diagnose.readings.weighed import Weighed

@@ -58,25 +58,6 @@ def note_padded(reference: Trace) -> str:
     )
 
 
-def note_parted(evidence: Evidence) -> str:
-    """Says in which steps replicas and one device part; see `Measure.parted`."""
-    steps = sorted(evidence.measure.parted)
-    if not steps:
-        return ""
-    is_free = evidence.tier == "free"
-    either = "either the replicas' shares overflow or the gradients of the whole batch"
-    where = name_steps(steps[:1] if is_free else steps)
-    if is_free:
-        return (
-            f"in {where} {either}, and not both, so one side leaves out what the other "
-            "one takes, and each goes its own way; the tier bounded tells more"
-        )
-    return (
-        f"note: in {where} {either}, and not both, so what becomes of it was not held "
-        "against one device's; copies have to be equal and finite all the same"
-    )
-
-
 def note_not_finite(reference: Trace) -> str:
     """From when on what one device trains is NaN or Inf, and can be no measure."""
     found = find_not_finite(reference)

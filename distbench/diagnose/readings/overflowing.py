@@ -17,6 +17,7 @@ import numpy.typing as npt
 from distbench.compare.arrays.copies import are_same
 from distbench.compare.arrays.values import densify
 from distbench.diagnose.judgement import Judgement
+from distbench.diagnose.names import name_steps
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value, Values, list_arrays
 from distbench.verdict import Status
@@ -84,6 +85,25 @@ def leave_parted(evidence: Evidence, judgement: Judgement) -> Judgement:
         return judgement
     message = judgement.message if is_passed else "" if is_free else _NOTHING_ELSE
     return replace(judgement, status=Status.UNDECIDABLE, message=message)
+
+
+def note_parted(evidence: Evidence) -> str:
+    """Says in which steps that is so; empty where there are none."""
+    steps = sorted(evidence.measure.parted)
+    if not steps:
+        return ""
+    is_free = evidence.tier == "free"
+    either = "either the replicas' shares overflow or the gradients of the whole batch"
+    where = name_steps(steps[:1] if is_free else steps)
+    if is_free:
+        return (
+            f"in {where} {either}, and not both, so one side leaves out what the other "
+            "one takes, and each goes its own way; the tier bounded tells more"
+        )
+    return (
+        f"note: in {where} {either}, and not both, so what becomes of it was not held "
+        "against one device's; copies have to be equal and finite all the same"
+    )
 
 
 def leave_steps(evidence: Evidence, steps: Collection[int]) -> Evidence:
