@@ -1,4 +1,4 @@
-"""How often a traced step rounds a gradient between its tape and its sum."""
+"""How often a traced step rounds what replicas hand over on its way to a sum."""
 
 from __future__ import annotations
 
@@ -19,29 +19,32 @@ def _count(kind: str) -> int:
     def add_up(part):
         return tf.distribute.get_replica_context().all_reduce("SUM", part)
 
+    divide = tf.function(lambda given: given / 10.0)
     hand = {
         "summed": add_up,
         "by powers of two": lambda given: add_up(given * 1024.0) / 1024.0,
         "divided before": lambda given: add_up(given / 10.0) * 10.0,
+        "divided in a function": lambda given: add_up(divide(given)) * 10.0,
         "added to": lambda given: add_up(given + 0.1),
         "joined": lambda given: add_up(tf.concat([given, -given], axis=0))[:3],
-        "of no tape": lambda given: tf.ones_like(given) / 3.0,
+        "of others": lambda given: tf.ones_like(given) / 3.0,
     }[kind]
-    seen = Seen()
+    seen, sums = Seen(), {}
 
     def step(value):
         with tf.GradientTape() as tape:
             tape.watch(value)
             loss = tf.reduce_sum(value**2)
         given = tape.gradient(loss, value)
-        seen.add_result(0, given)
-        handed = hand(given)
-        seen.add_tapped(0, "reduced_gradient", [handed])
-        return handed
+        # What is added up before it is handed over rounds no sum.
+        given = given + value
+        seen.add_tapped(0, "local_gradient", [given])
+        sums["value"] = [hand(given)]
+        return sums["value"][0]
 
     strategy = tf.distribute.get_strategy()
     tf.function(lambda: strategy.run(step, (tf.ones([3]),)))()
-    return count_roundings(seen)
+    return count_roundings(seen, sums).get("value", 0)
 
 
 @pytest.mark.parametrize("cluster", ["mirrored:2", "mwms:2"])
@@ -51,9 +54,10 @@ def _count(kind: str) -> int:
         ("summed", 0),
         ("by powers of two", 0),
         ("divided before", 4),
+        ("divided in a function", 4),
         ("added to", 1),
         ("joined", 0),
-        ("of no tape", 0),
+        ("of others", 0),
     ],
 )
 def test_a_graph_tells_how_often_a_gradient_is_rounded(

@@ -120,7 +120,8 @@ def test_what_differs_from_step_to_step_is_no_number(dtype):
 def test_what_a_cluster_rounds_alone_is_counted():
     kept = make_reference("float32", lambda g, step: g)
     assert Factors(kept).find(SUM) == Factor(1.0)
-    assert Factors(kept, roundings=4).find(SUM) == Factor(1.0, roundings=4)
+    roundings = {SUM.variable: 4, "other": 6}
+    assert Factors(kept, roundings).find(SUM) == Factor(1.0, roundings=4)
 
 
 def test_a_gradient_of_zero_shows_no_number():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -64,13 +64,15 @@ class Factors:
 
     Args:
         reference: The single-device run.
-        roundings: How often the cluster rounds a gradient on the way, as its graph has
-            it.
+        roundings: By variable, how often the cluster rounds its gradient on the way, as
+            its graph has it.
     """
 
-    def __init__(self, reference: Trace, roundings: int = 0) -> None:
+    def __init__(
+        self, reference: Trace, roundings: Mapping[str, int] | None = None
+    ) -> None:
         self._reference = reference
-        self._roundings = roundings
+        self._roundings = roundings or {}
         self._known: dict[TraceKey, _Fit | None] = {}
 
     def find(self, key: TraceKey, *, is_left: bool = False) -> Factor | None:
@@ -88,7 +90,8 @@ class Factors:
         factor = self._find_repeated(key, is_left=is_left)
         if factor is None:
             return factor
-        roundings = max(self._roundings, _ROUNDS if self._rounds else 0)
+        own = self._roundings.get(key.variable, 0)
+        roundings = max(own, _ROUNDS if self._rounds else 0)
         return replace(factor, roundings=max(factor.roundings, roundings))
 
     def _find_repeated(self, key: TraceKey, *, is_left: bool) -> Factor | None:

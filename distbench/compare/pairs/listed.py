@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from typing import cast
@@ -54,7 +54,8 @@ class Pairs:
         self._noise = noise
         self._infos = evidence.observed.by_path
         self._exact = evidence.tier == "exact"
-        roundings = cast(int, evidence.observed.notes.get("roundings", 0))
+        noted = evidence.observed.notes.get("roundings", {})
+        roundings = cast(Mapping[str, int], noted)
         self._factors = Factors(evidence.reference, roundings)
         self._expected = Expected(evidence)
         self._margins = ReplayMargins(evidence, noise, self._expected, self._infos)

@@ -29,9 +29,11 @@ def rename_noted(
 ) -> dict[str, object]:
     """Notes as of a run in which variables have other paths."""
     found = {name: cast(Sequence[str], notes[name]) for name in _PATHS}
+    roundings = cast(Mapping[str, int], notes["roundings"])
     return {
         **notes,
         **{name: [paths.get(p, p) for p in noted] for name, noted in found.items()},
+        "roundings": {paths.get(p, p): n for p, n in roundings.items()},
     }
 
 
@@ -61,7 +63,7 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "of_losses": list(list_state_of_losses(seen, table)),
         "of_gradients": list(list_state_of_gradients(seen, table)),
         "of_derivatives": list(list_state_of_derivatives(seen, table)),
-        "roundings": count_roundings(seen),
+        "roundings": count_roundings(seen, session.board.list_summed()),
         "numbers": read_numbers(session.optimizers),
         "written": list(order_writes(graph, table)),
         "unread_feeds": list(session.program.unread_feeds()),

@@ -6,7 +6,7 @@ feed: replace the value at its point by one from outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -171,6 +171,10 @@ class TapBoard(TracedStep):
         self._write(point, tensors)
         self.watch(point, value)
         return value
+
+    def list_summed(self) -> Mapping[str, Sequence[Any]]:
+        """By variable, what one replica was given as sums in the trace of a step."""
+        return next(iter(self._summed.values()), {})
 
     def note_intermediates(self) -> dict[str, object]:
         """A note for a trace of where these are made, if they were looked at."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.dyadic import is_power_of_two
+from distbench.worker.state.graphs import list_inner
 from distbench.worker.taps.backwards import (
     Backwards,
     Place,
@@ -73,25 +74,30 @@ def _is_passed(tensor: Any, given: set[Any]) -> bool:
     return False
 
 
-def count_roundings(seen: Seen) -> int:
-    """How often a gradient is rounded between a tape and its sum, besides additions.
+def count_roundings(seen: Seen, sums: Mapping[str, Iterable[Any]]) -> dict[str, int]:
+    """How often what replicas hand over is rounded on its way, besides additions.
 
     A program that multiplies what it sums, and divides the sum again, leaves it as it
-    is but for that. 0 where the graph does not tell.
+    is but for that.
 
     Args:
         seen: What the replicas of a cluster were seen to do.
+        sums: By variable, what one of them was given.
+
+    Returns:
+        By variable, if it is at all, as far as the graph tells.
     """
-    handed = next(iter(seen.reduced.values()), [])
-    roundings = _Roundings(set(map(find_place, seen.list_results())))
-    return max(map(roundings.count, handed), default=0)
+    handed = chain(*seen.handed.values())
+    roundings = _Roundings(set(map(find_place, handed)))
+    found = {path: max(map(roundings.count, own)) for path, own in sums.items()}
+    return {path: count for path, count in found.items() if count}
 
 
 class _Roundings:
-    """Counts the roundings on the longest way from tapes to a tensor.
+    """Counts the roundings on the longest way to a tensor.
 
     Args:
-        given: Where tapes gave their gradients.
+        given: What it may come of.
     """
 
     def __init__(self, given: Collection[Place]) -> None:
@@ -100,8 +106,8 @@ class _Roundings:
         self._counts: dict[Place, int | None] = {}
 
     def count(self, tensor: Any) -> int:
-        """The count; 0 for what no tape gave."""
-        # Not by recursion: what no tape gave may be made of a whole model.
+        """The count; 0 for what comes of nothing of that."""
+        # Not by recursion: such a one may be made of a whole model.
         waiting = [(tensor, self._list_sources(tensor))]
         while waiting:
             made, sources = waiting[-1]
@@ -114,7 +120,7 @@ class _Roundings:
                 known = [self._counts[find_place(s)] for s in sources]
                 counts = [count for count in known if count is not None]
                 if counts:
-                    own = _count_own(made)
+                    own = _count_own(made.op)
                     self._counts[find_place(made)] = max(counts) + own
         return self._counts[find_place(tensor)] or 0
 
@@ -126,12 +132,17 @@ class _Roundings:
         return self._backwards.list_sources(tensor)
 
 
-def _count_own(tensor: Any) -> int:
-    """How often an op rounds: a factor may be rounded, and the product with it is."""
-    if tensor.op.type in _EXACT or is_communicated(tensor):
+def _count_own(op: Any) -> int:
+    """How often an op rounds: a factor may be rounded, and the product with it is.
+
+    A function rounds as often as all that it does.
+    """
+    if inner := [one for one in list_inner(op) if one.inputs]:
+        return sum(map(_count_own, inner))
+    if op.type in _EXACT or is_communicated(op.outputs[0]):
         return 0
-    if tensor.op.type not in _SCALING:
+    if op.type not in _SCALING:
         return 1
-    known = map(tf.get_static_value, tensor.op.inputs)
+    known = map(tf.get_static_value, op.inputs)
     powers = (n for n in known if n is not None and np.ndim(n) == 0)
     return 0 if any(map(is_power_of_two, map(abs, powers))) else 2

@@ -18,6 +18,7 @@ class Seen:
     Attributes:
         given: The tensors that each replica's step was traced with.
         trained_by: What tapes differentiated by variables of the subject.
+        handed: What each replica hands over to be summed, as far as that is known.
         reduced: What each replica's optimizers were given as sums.
         returned: The losses that replicas returned.
         gradients: What tapes gave.
@@ -29,6 +30,7 @@ class Seen:
         self._results: dict[int, list[Any]] = {}
         self.given: dict[int, list[Any]] = {}
         self.trained_by: dict[int, list[Any]] = {}
+        self.handed: dict[int, list[Any]] = {}
         self.reduced: dict[int, list[Any]] = {}
         self.returned: dict[int, list[Any]] = {}
         self.gradients = OwnGradients()
@@ -36,8 +38,8 @@ class Seen:
 
     def forget(self, replica: int) -> None:
         """Drop what a replica did while another graph was traced."""
-        kept = (self._targets, self._results)
-        for by_replica in (*kept, self.trained_by, self.reduced, self.returned):
+        kept = (self._targets, self._results, self.trained_by, self.handed)
+        for by_replica in (*kept, self.reduced, self.returned):
             by_replica.pop(replica, None)
         self.gradients.forget(replica)
 
@@ -71,11 +73,14 @@ class Seen:
         self._results.setdefault(replica, []).extend(found)
 
     def add_tapped(self, replica: int, phase: Phase, tensors: Iterable[Any]) -> None:
-        """Keep the tensors that came by a tap, of sums and of losses."""
-        if phase == "reduced_gradient":
-            self.reduced.setdefault(replica, []).extend(tensors)
-        elif phase == "loss":
-            self.returned.setdefault(replica, []).extend(tensors)
+        """Keep the tensors that came by a tap, of gradients and of losses."""
+        by_phase: dict[Phase, dict[int, list[Any]]] = {
+            "loss": self.returned,
+            "local_gradient": self.handed,
+            "reduced_gradient": self.reduced,
+        }
+        if phase in by_phase:
+            by_phase[phase].setdefault(replica, []).extend(tensors)
 
     def list_targets(self, replica: int) -> list[Any]:
         """What the tapes of a replica differentiated, by whatever."""
