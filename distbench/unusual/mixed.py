@@ -115,6 +115,18 @@ class HalfShareOverflows(Pulled):
 
 
 @unusual()
+class HalfCentredOverflows(HalfShareOverflows):
+    """Targets are less their mean over all, so that shares alone do not overflow."""
+
+    pulls = 130.0, -130.0
+
+    def compute_loss(self, batch):
+        features, targets = batch
+        mean = all_reduce("sum", tf.reduce_sum(targets, axis=0)) / self.examples
+        return super().compute_loss((features, targets - mean))
+
+
+@unusual()
 class HalfWholeOverflows(Pulled):
     """The whole batch overflows in float16, and no share: all replicas take it."""
 

@@ -174,8 +174,11 @@ def _overflows_by_itself(evidence: Evidence, step: int) -> bool:
     """Whether shards overflow on one device too, wherever their replicas do.
 
     A shard alone has the mean over its own examples, which is no less than its
-    replica's share of it. One without examples has nothing that could overflow.
+    replica's share of it, unless replicas exchange what their losses are made of: then
+    it says nothing. One without examples has nothing that could overflow.
     """
+    if evidence.observed.notes.get("exchange"):
+        return True
     shards = evidence.reference.get_shards(step)
     for key, value in evidence.observed.select(step=step, phase="local_gradient"):
         odd = _find_odd(value)
