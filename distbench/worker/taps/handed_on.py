@@ -137,7 +137,7 @@ def _count_own(op: Any) -> int:
 
     A function rounds as often as all that it does.
     """
-    if inner := [one for one in list_inner(op) if one.inputs]:
+    if inner := [one for one in list_inner(op) if one.inputs and one.outputs]:
         return sum(map(_count_own, inner))
     if op.type in _EXACT or is_communicated(op.outputs[0]):
         return 0
