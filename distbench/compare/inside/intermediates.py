@@ -8,7 +8,7 @@ alone, and begins where all that a value is made of is still right.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import numpy as np
@@ -54,6 +54,7 @@ class Astray:
             has; None of what is no term, or one that is 0.
         of_cut: Whether it is a mean, of a term of the loss, of what is right in all
             micro-batches together alone: over what is in each of them.
+        of_loss: Whether it lies on the way to the losses, and not behind them.
         in_full: Whether it adds to each replica's part what all have alike: `examples`
             if that is made of examples, else `variables`, or mere `numbers` if all of
             that is added up over the replicas; `limit` if it holds that part against
@@ -72,6 +73,7 @@ class Astray:
     in_full: InFull = ""
     of_one: int | None = None
     of_cut: bool = False
+    of_loss: bool = True
 
     @property
     def is_statistic(self) -> bool:
@@ -129,7 +131,11 @@ def find_astray(
     }
     bent = [name for name in found if terms[name] is None]
     kept = set(bent or found)
-    return tuple(_describe(graph, name, terms) for name in graph.made if name in kept)
+    return tuple(
+        replace(_describe(graph, name, terms), of_loss=not is_after)
+        for name in graph.made
+        if name in kept
+    )
 
 
 def _follows_from_losses(graph: Paired, inside: Inside, step: int) -> bool:

@@ -52,9 +52,9 @@ def describe_astray(context: Context) -> str:
     found = list_astray(context)
     if not found:
         return ""
-    what = "the loss is made of" if context.phase in COMPUTED else "the step is made of"
+    what = "loss" if all(one.of_loss for one in found) else "step"
     words = (
-        f"what {what} first goes another way than on one device at "
+        f"what the {what} is made of first goes another way than on one device at "
         f"{_name_place(found[0])}: {_tell_values(found[0], find_meant(context))}"
     )
     others = _name_others(found)

@@ -15,7 +15,7 @@ from distbench.diagnose.clues.astray import (
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import fit_cases
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
-from distbench.trace import COMPUTED
+from distbench.trace import COMPUTED, SUMMED
 
 _ADDED = frozenset({"examples", "numbers", "variables"})
 """What each replica adds in full before a sum."""
@@ -72,6 +72,7 @@ def explain_by_own_value_on_the_way(context: Context) -> Iterator[Hypothesis]:
         code=_find_code_of_cut(context, found) or _find_code_of_step(found),
         predicted={number: case.observed for number, case in context.list_cases()},
         detail=describe_astray(context),
+        phase="loss" if context.phase in SUMMED and _are_of_losses(found) else None,
         of_due=True,  # a mask of the addends may leave their plain sum as well
         advice=_advise(found),
     )
@@ -94,6 +95,10 @@ def explain_by_full_value_on_the_way(context: Context) -> Iterator[Hypothesis]:
         of_due=True,
         advice="Add it once: behind the sum, or an N-th of it on each replica.",
     )
+
+
+def _are_of_losses(found: Sequence[Astray]) -> bool:
+    return all(one.of_loss for one in found)
 
 
 def _find_code_of_cut(context: Context, found: Sequence[Astray]) -> str:
