@@ -17,7 +17,6 @@ from distbench.samples.replicas import (
     update,
 )
 from distbench.unusual.in_groups import FirstOfEachGroupBringsItsSum
-from distbench.unusual.reducing import DividedFirst
 
 EMBEDDING = ("table", "kernel", "bias")
 """The variables of the bench's workload for optimizers."""
@@ -386,11 +385,3 @@ class EveryMemberBringsGroupSum(FirstOfEachGroupBringsItsSum):
 
     def bring(self, total):
         return total
-
-
-@fault("scale-error", "reduced_gradient", TRAINED, like="facebookresearch/fairseq#4220")
-class DividedByNarrowFactor(DividedFirst):
-    """What makes gradients small for the way is rounded, what makes them large not."""
-
-    def find_share(self):
-        return float(np.float16(super().find_share()))
