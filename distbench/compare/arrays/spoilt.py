@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from distbench.compare.arrays.values import densify
+from distbench.compare.arrays.values import is_finite
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, Values
 
@@ -41,8 +39,4 @@ def list_spoilt(trace: Trace) -> frozenset[int]:
     own = Values(trace.values).keep(
         lambda key: key.phase in COMPUTED and (key.phase != "loss" or not key.variable)
     )
-    return frozenset(
-        key.step
-        for key, value in own.items()
-        if not np.all(np.isfinite(densify(value)))
-    )
+    return frozenset(key.step for key, value in own.items() if not is_finite(value))

@@ -139,6 +139,11 @@ def densify(value: Value) -> Array:
     return np.asarray(value, dtype=np.float64)
 
 
+def is_finite(value: Value) -> bool:
+    """Whether a value has neither Inf nor NaN."""
+    return bool(np.isfinite(densify(value)).all())
+
+
 def take_numbers(value: Value) -> Array:
     """The numbers of a value as they were recorded, in float64: of sparse ones slices.
 

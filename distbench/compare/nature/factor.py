@@ -16,6 +16,7 @@ from distbench.compare.arrays.values import (
     Array,
     align_values,
     densify,
+    is_finite,
     name_value,
     take_numbers,
 )
@@ -97,7 +98,7 @@ class Factors:
     def _find_repeated(self, key: TraceKey, *, is_left: bool) -> Factor | None:
         reduced = self._reference.get(_at_sum(key))
         others = list(self._list_others(key))
-        if is_left or reduced is None or not np.isfinite(densify(reduced)).all():
+        if is_left or reduced is None or not is_finite(reduced):
             # One device skipped the step, or it overflowed: what it would have
             # multiplied by is known only if it never does.
             never = all(other is not None and other.value == 1 for other in others)

@@ -15,9 +15,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array, are_equal, densify, measure_norm
+from distbench.compare.arrays.values import (
+    Array,
+    are_equal,
+    densify,
+    is_finite,
+    measure_norm,
+)
 from distbench.evidence import Evidence
-from distbench.trace import Trace, TraceKey, Value
+from distbench.trace import Trace, TraceKey
 
 Sums = Mapping[TraceKey, Array]
 """Local gradients of the whole batch, as the shards add up to them."""
@@ -56,20 +62,16 @@ def _is_left_out(evidence: Evidence, sums: Sums) -> bool:
 
 def _overflows(evidence: Evidence, sums: Sums) -> bool:
     alike = [
-        (_is_finite(value), bool(np.isfinite(total).all()))
+        (is_finite(value), bool(np.isfinite(total).all()))
         for key, total in sums.items()
         if (value := evidence.reference.get(key)) is not None
     ]
     return all(whole == made for whole, made in alike) and (False, False) in alike
 
 
-def _is_finite(value: Value) -> bool:
-    return bool(np.isfinite(densify(value)).all())
-
-
 def _hands_on_nothing(evidence: Evidence, sums: Sums) -> bool:
     """Whether nothing of one update's gradients gets into what they train."""
-    reference, keys = evidence.reference, sorted(sums)
+    reference, keys = evidence.reference, list(sums)
     left = [
         (key, densify(value))
         for key in dict.fromkeys(replace(k, phase="variable", call=0) for k in keys)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.arrays.copies import are_same
-from distbench.compare.arrays.values import densify
+from distbench.compare.arrays.values import densify, is_finite
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, SUMMED, WHOLE, Phase, Trace, TraceKey, Value
 
@@ -63,20 +63,20 @@ class Expected:
         evidence = self._evidence
         value = evidence.observed.get(key)
         is_trained = key.phase == "variable" and key.variable in self._trained
-        if value is None or not is_trained or _is_finite(value):
+        if value is None or not is_trained or is_finite(value):
             return None
         states = evidence.reference.select(
             step=key.step, phase="variable", replica=WHOLE
         )
         due = {k.variable: v for k, v in states if k.variable in self._trained}
-        return due.get(key.variable) if all(map(_is_finite, due.values())) else None
+        return due.get(key.variable) if all(map(is_finite, due.values())) else None
 
     def _leave_infinite(self, key: TraceKey, value: Value | None) -> Value | None:
         """What follows, but not Inf for Inf where one device has numbers.
 
         That it makes Inf of an infinite sum as well says nothing of that sum.
         """
-        if value is None or _is_finite(value) or self.find_finite(key) is None:
+        if value is None or is_finite(value) or self.find_finite(key) is None:
             return value
         return None
 
@@ -139,10 +139,6 @@ class Expected:
         if len(values) < 2 or self._evidence.observed.replicas == 1:
             return True
         return not all(are_same(value, whole) for value in values)
-
-
-def _is_finite(value: Value) -> bool:
-    return bool(np.isfinite(densify(value)).all())
 
 
 def _list_left_out(evidence: Evidence) -> Iterator[int]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from distbench.compare.arrays.values import densify
+from distbench.compare.arrays.values import is_finite
 from distbench.diagnose.causes.rank import Ranked
 from distbench.diagnose.clues.context import Context
 from distbench.trace import UPDATED
@@ -40,5 +38,5 @@ def part_uneven(context: Context, best: Ranked | None) -> tuple[Context, ...]:
         for case in parts[1].cases
         for replica in range(context.replicas)
     )
-    finite = (np.isfinite(densify(v)).all() for v in copies if v is not None)
+    finite = (is_finite(v) for v in copies if v is not None)
     return parts[::-1] if any(finite) else ()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, densify
+from distbench.compare.arrays.values import Array, densify, is_finite
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
@@ -73,7 +73,7 @@ def _find_spoilt(context: Context, cases: Sequence[Pair]) -> tuple[int, ...] | N
         replica
         for found in values
         for replica, value in enumerate(found)
-        if not np.isfinite(densify(value)).all()
+        if not is_finite(value)
     }
     return tuple(sorted(bad)) or None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from distbench.compare.arrays.values import are_equal, densify
+from distbench.compare.arrays.copies import are_same
 from distbench.compare.comparison import Judged
 from distbench.diagnose.stages.links import Chain
 from distbench.evidence import Evidence
@@ -57,6 +57,4 @@ def leave_out_taken_over(
 
 def _are_copies(evidence: Evidence, one: TraceKey, other: TraceKey) -> bool:
     seen, copied = evidence.observed.get(one), evidence.observed.get(other)
-    if seen is None or copied is None:
-        return False
-    return are_equal(densify(seen), densify(copied))
+    return seen is not None and copied is not None and are_same(seen, copied)

@@ -116,12 +116,10 @@ class _Roundings:
                 waiting.append((new[0], self._list_sources(new[0])))
                 continue
             waiting.pop()
-            if find_place(made) not in self._given and sources:
-                known = [self._counts[find_place(s)] for s in sources]
-                counts = [count for count in known if count is not None]
-                if counts:
-                    own = _count_own(made.op)
-                    self._counts[find_place(made)] = max(counts) + own
+            known = [self._counts[find_place(source)] for source in sources]
+            counts = [count for count in known if count is not None]
+            if counts:
+                self._counts[find_place(made)] = max(counts) + _count_own(made.op)
         return self._counts[find_place(tensor)] or 0
 
     def _list_sources(self, tensor: Any) -> list[Any]:

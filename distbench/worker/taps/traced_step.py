@@ -67,11 +67,6 @@ class TracedStep:
         return self._calls.get(replica, 0)
 
     @property
-    def is_between(self) -> bool:
-        """Whether what runs now happens between two steps."""
-        return self._is_between
-
-    @property
     def is_in_call(self) -> bool:
         """Whether an optimizer of this replica is at its update."""
         return self._depth.get(self.find_replica(), 0) > 0
