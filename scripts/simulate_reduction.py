@@ -30,8 +30,8 @@ from simulated_page import PAGE, make_lines
 from distbench.compare.arrays.addends import Addends
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.measure import Margin, Measure, measure_error
-from distbench.compare.arrays.values import Array, measure_norm
 from distbench.compare.pairs.sums import bound_reduction
+from distbench.trace.numbers import Array, measure_norm
 
 FIGURES = FOLDER / "simulated_reductions.json"
 MOST = 4096

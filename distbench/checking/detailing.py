@@ -12,11 +12,11 @@ from itertools import accumulate, groupby
 
 import numpy as np
 
-from distbench.compare.arrays.values import densify, measure_norm
 from distbench.details import Compared, Details, Series
 from distbench.evidence import Evidence
 from distbench.flight import Flight
 from distbench.trace import SHOWN, Phase, Trace, TraceKey, Value
+from distbench.trace.numbers import densify, measure_norm
 
 _MOST_COMPARED = 4000
 _MOST_NUMBERS = 20_000

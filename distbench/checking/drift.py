@@ -18,7 +18,6 @@ from distbench.checking.again import First, Judged, Way
 from distbench.checking.runs import OPEN
 from distbench.cluster import ClusterSpec
 from distbench.compare.arrays.likeness import find_half
-from distbench.compare.arrays.values import measure_finite, take_numbers
 from distbench.compare.recorded.offline import compare_traces
 from distbench.compare.recorded.places import Place
 from distbench.compare.state.measured_noise import KERNEL_ROUNDINGS
@@ -26,6 +25,7 @@ from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
 from distbench.scenario import Scenario
 from distbench.trace import GRADIENTS
+from distbench.trace.numbers import measure_finite, take_numbers
 from distbench.verdict import Finding, Run, Status
 
 _RAISED = ("raises", "refused")

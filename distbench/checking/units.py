@@ -18,7 +18,6 @@ from distbench.checking.attempt import attempt
 from distbench.checking.plan import Planned
 from distbench.compare.arrays.copies import are_same
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.details import Compared
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
@@ -27,6 +26,7 @@ from distbench.evidence import Evidence, Tier
 from distbench.observe import Launch, observe
 from distbench.target import TargetRef
 from distbench.trace import INITIAL, STATE, WHOLE, TraceKey, VariableInfo
+from distbench.trace.numbers import Array, densify, measure_size
 from distbench.verdict import Status
 
 _OTHER: dict[Tier, Tier] = {"bounded": "free", "free": "bounded"}

@@ -19,15 +19,6 @@ from distbench.compare.arrays.measure import (
 )
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import Pair, Relation
-from distbench.compare.arrays.values import (
-    BLOCK,
-    Array,
-    are_equal,
-    list_blocks,
-    measure_norm,
-    measure_size,
-    round_to,
-)
 from distbench.compare.pairs.listed import Pairs
 from distbench.compare.state.led import list_led
 from distbench.compare.state.measured_noise import measure_noise
@@ -36,6 +27,15 @@ from distbench.compare.state.totals import list_totals
 from distbench.details import Compared
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, INITIAL, WHOLE, Phase, TraceKey
+from distbench.trace.numbers import (
+    BLOCK,
+    Array,
+    are_equal,
+    list_blocks,
+    measure_norm,
+    measure_size,
+    round_to,
+)
 
 _MOST_HELD_BYTES = 1 << 28
 Plant = Callable[[Array, Array | float, slice], Array]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array, densify
 from distbench.flight import Flight
 from distbench.trace import STATE, WHOLE, Phase, Trace, TraceKey
+from distbench.trace.numbers import Array, densify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

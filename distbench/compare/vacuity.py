@@ -8,12 +8,12 @@ from typing import Literal
 
 from distbench.compare.arrays.copies import are_same
 from distbench.compare.arrays.pair import TOLD
-from distbench.compare.arrays.values import take_numbers
 from distbench.compare.comparison import Comparison
 from distbench.compare.state.leading import find_unled, is_trained
 from distbench.details import Compared
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, INITIAL, WHOLE, Phase, Trace
+from distbench.trace.numbers import take_numbers
 
 Strength = Literal["effective", "hidden", "empty", "lacking"]
 """What comparisons of one kind prove.

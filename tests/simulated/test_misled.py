@@ -10,10 +10,10 @@ from evidence_changes import change_evidence
 from led_runs import make_run
 from training_simulator import Fault
 
-from distbench.compare.arrays.values import densify
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, TraceKey, Value
+from distbench.trace.numbers import densify
 from distbench.verdict import Status
 
 pytestmark = pytest.mark.usefixtures("limit_held")

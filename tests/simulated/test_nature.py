@@ -28,11 +28,11 @@ from grouped_losses import (
 )
 from grouped_training import KERNEL, Simulator
 
-from distbench.compare.arrays.values import Array
 from distbench.compare.nature.grouping import find_nature
 from distbench.compare.state.measured_noise import measure_noise
 from distbench.diagnose.judge import judge
 from distbench.trace import Trace, TraceKey
+from distbench.trace.numbers import Array
 from distbench.verdict import Status
 
 

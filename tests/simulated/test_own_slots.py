@@ -9,10 +9,10 @@ import numpy as np
 from gradient_values import scale
 from training_simulator import HEAD, RIGHT, Fault, Rule, observe
 
-from distbench.compare.arrays.values import densify
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Phase, Trace, TraceKey, VariableInfo
+from distbench.trace.numbers import densify
 from distbench.verdict import Status
 
 F = np.float32

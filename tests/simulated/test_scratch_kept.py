@@ -9,10 +9,10 @@ import pytest
 from evidence_changes import change_evidence
 from training_simulator import KERNEL, RIGHT, Fault, observe
 
-from distbench.compare.arrays.values import densify
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value, VariableInfo
+from distbench.trace.numbers import densify
 from distbench.verdict import Status
 
 

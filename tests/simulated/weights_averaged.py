@@ -9,9 +9,9 @@ import numpy as np
 from gradient_values import to_array
 from training_simulator import KERNEL, Fault, Setup, Simulation
 
-from distbench.compare.arrays.values import densify
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, Trace, TraceKey, VariableInfo
+from distbench.trace.numbers import densify
 
 AVERAGE = "average/kernel"
 F = np.float32

@@ -147,7 +147,7 @@ _TAKES = {
     ),
     "summaries": "checking.launches details launch observe options trace verdict",
     "checking": "",
-    "checking.detailing": "compare.arrays details evidence flight trace",
+    "checking.detailing": "details evidence flight trace",
     "checking.confirm": (
         "compare.arrays diagnose diagnose.readings diagnose.stages evidence trace "
         "verdict"

@@ -23,7 +23,7 @@ from distbench.compare.arrays.bounds import (
 )
 from distbench.compare.arrays.measure import BITWISE, Margin, is_wrong, measure_error
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import round_to
+from distbench.trace.numbers import round_to
 
 
 def add_in_turn(terms, dtype):

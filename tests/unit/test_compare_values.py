@@ -11,23 +11,22 @@ from evidence_changes import change_evidence
 from gradient_values import to_array
 from training_simulator import KERNEL, TABLE, Fault, observe, reduce_with
 
+from distbench.compare.arrays.aligned import align_pair, align_values
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.measure import BITWISE, Margin, is_wrong
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import (
-    align_pair,
-    align_values,
+from distbench.compare.comparison import compare_evidence, judge_pair
+from distbench.compare.state.measured_noise import measure_noise
+from distbench.compare.vacuity import find_weak_phases
+from distbench.diagnose.judge import judge
+from distbench.trace import WHOLE, SparseRows, Trace, TraceKey, VariableInfo
+from distbench.trace.numbers import (
     are_equal,
     measure_norm,
     measure_size,
     name_value,
     round_to,
 )
-from distbench.compare.comparison import compare_evidence, judge_pair
-from distbench.compare.state.measured_noise import measure_noise
-from distbench.compare.vacuity import find_weak_phases
-from distbench.diagnose.judge import judge
-from distbench.trace import WHOLE, SparseRows, Trace, TraceKey, VariableInfo
 from distbench.verdict import Status
 
 ROWS = SparseRows(

@@ -18,12 +18,12 @@ from distbench.checking.drift import (
 )
 from distbench.cluster import ClusterSpec
 from distbench.compare.arrays.likeness import Likeness
-from distbench.compare.arrays.values import densify
 from distbench.compare.recorded.places import Place
 from distbench.details import Compared
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
 from distbench.trace import Phase, Trace, TraceKey
+from distbench.trace.numbers import densify
 from distbench.verdict import Finding, Run, Status
 
 TABLE = "table"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distbench.compare.arrays.values import densify
 from distbench.trace import SparseRows, Value
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.form import move_sums, take_form
 
 ROWS = 5

@@ -13,8 +13,9 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.arrays.values import Array, Number, align_value
+from distbench.compare.arrays.aligned import Number, align_value
 from distbench.trace import SparseRows, Value
+from distbench.trace.numbers import Array
 
 
 class Widened(Sequence[Array]):

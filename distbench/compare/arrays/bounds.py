@@ -13,8 +13,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.arrays.values import BLOCK, Array, Number, list_blocks
+from distbench.compare.arrays.aligned import Number
 from distbench.trace.dtypes import find_digits, find_dtype
+from distbench.trace.numbers import BLOCK, Array, list_blocks
 
 FALSE_ALARM = 1e-6
 """Chance that one statistical test rejects a correct value."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array, are_equal, densify
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
+from distbench.trace.numbers import Array, are_equal, densify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

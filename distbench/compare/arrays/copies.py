@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.arrays.values import Array, are_equal, densify
 from distbench.trace import SparseRows, Value
+from distbench.trace.numbers import Array, are_equal, densify
 from distbench.trace.shelf import LARGE_BYTES
 
 

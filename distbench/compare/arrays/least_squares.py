@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array, measure_norm
+from distbench.trace.numbers import Array, measure_norm
 
 
 def stack_scaled(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import (
+from distbench.trace.numbers import (
     Array,
     are_equal,
     measure_errors,

@@ -9,12 +9,7 @@ import numpy as np
 
 from distbench.compare.arrays.bounds import SIGMAS
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import (
-    Array,
-    are_equal,
-    measure_errors,
-    measure_size,
-)
+from distbench.trace.numbers import Array, are_equal, measure_errors, measure_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from distbench.compare.arrays.measure import BITWISE, Margin
-from distbench.compare.arrays.values import Array, densify, measure_finite, measure_norm
 from distbench.trace import STATE, UPDATED, WHOLE, Phase, TraceKey, Value
+from distbench.trace.numbers import Array, densify, measure_finite, measure_norm
 
 Pool = tuple[Phase, str, int]
 """Phase, variable and call, over whose steps noise is pooled."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from distbench.compare.arrays.measure import Margin
-from distbench.compare.arrays.values import Array
 from distbench.trace import Phase, TraceKey
+from distbench.trace.numbers import Array
 
 Relation = Literal[
     "reference", "follows", "added", "replicas", "led", "average", "total", "result"

@@ -6,7 +6,7 @@ import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, measure_size
+from distbench.trace.numbers import Array, measure_size
 
 Pull = tuple[float, float]
 """The numbers a and b."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.arrays.values import (
+from distbench.trace.numbers import (
     Array,
     list_blocks,
     measure_errors,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from distbench.compare.arrays.values import is_finite
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, Values
+from distbench.trace.numbers import is_finite
 
 
 def find_spoilt(evidence: Evidence) -> frozenset[int]:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.arrays.bounds import find_roundoff
-from distbench.compare.arrays.values import measure_errors, measure_finite
 from distbench.trace.dtypes import DType, name_dtype
+from distbench.trace.numbers import measure_errors, measure_finite
 
 Array = npt.NDArray[Any]
 Near = Callable[[Array, Array], bool]

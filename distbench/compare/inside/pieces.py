@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array
+from distbench.trace.numbers import Array
 
 _PROBED = 16
 """Numbers of a piece that tell its place: its largest ones."""

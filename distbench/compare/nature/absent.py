@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.arrays.values import densify, measure_finite
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, WHOLE, Values
+from distbench.trace.numbers import densify, measure_finite
 
 
 def add_absent(evidence: Evidence) -> Evidence:

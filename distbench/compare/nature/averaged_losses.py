@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.arrays.values import densify
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, TraceKey
+from distbench.trace.numbers import densify
 
 
 def averages_losses(evidence: Evidence, first: int) -> bool:

@@ -16,14 +16,9 @@ from distbench.compare.arrays.bounds import find_t_quantile
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pull import Pull, apply_pull, fit_pull, tells_pull
 from distbench.compare.arrays.ratio import SAME, share_by_size
-from distbench.compare.arrays.values import (
-    Array,
-    densify,
-    measure_finite,
-    measure_size,
-)
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
+from distbench.trace.numbers import Array, densify, measure_finite, measure_size
 
 Kind = Literal["sum", "mean", "terms"]
 Places = Mapping[tuple[str, int], Array]

@@ -9,19 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
+from distbench.compare.arrays.aligned import Aligned, align_values
 from distbench.compare.arrays.bounds import bound_sum, bound_underflow, find_roundoff
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import (
-    Aligned,
-    Array,
-    align_values,
-    densify,
-    is_finite,
-    name_value,
-    take_numbers,
-)
 from distbench.dyadic import is_power_of_two
 from distbench.trace import WHOLE, Trace, TraceKey, Value
+from distbench.trace.numbers import Array, densify, is_finite, name_value, take_numbers
 
 _ROUNDS = 2
 """Roundings of a product and a quotient, or of a factor and the product with it."""

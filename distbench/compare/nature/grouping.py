@@ -16,7 +16,6 @@ from distbench.compare.arrays.least_squares import solve_least_squares, stack_sc
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pull import Pull
 from distbench.compare.arrays.ratio import SAME, are_means_by_size, share_by_size
-from distbench.compare.arrays.values import Array, measure_size
 from distbench.compare.nature.doubled import (
     Kind,
     Margins,
@@ -35,6 +34,7 @@ from distbench.compare.nature.parts import join_parts, split_parts
 from distbench.compare.nature.swapped import is_led_by_count
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey
+from distbench.trace.numbers import Array, measure_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

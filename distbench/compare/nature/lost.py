@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.noise import Noise
-from distbench.compare.arrays.values import measure_finite
 from distbench.compare.nature.doubled import Margins, Places
 from distbench.evidence import Evidence
 from distbench.trace import TraceKey
+from distbench.trace.numbers import measure_finite
 
 
 def find_margins(noise: Noise, whole: Places, step: int) -> Margins:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.arrays.values import densify
 from distbench.compare.nature.grouping import Nature
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, INITIAL, WHOLE, Trace, TraceKey, Values
+from distbench.trace.numbers import densify
 
 
 def goes_on_from_gradients(evidence: Evidence) -> bool:

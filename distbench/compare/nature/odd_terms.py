@@ -15,7 +15,6 @@ import numpy as np
 from distbench.compare.arrays.least_squares import fit_all
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.ratio import SAME, are_near
-from distbench.compare.arrays.values import densify, measure_size
 from distbench.compare.nature.doubled import (
     AGAIN,
     PLAIN,
@@ -31,6 +30,7 @@ from distbench.compare.nature.doubled import (
 from distbench.compare.nature.lost import find_margins, measure_lost
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, Values
+from distbench.trace.numbers import densify, measure_size
 
 
 def settle_terms(evidence: Evidence, noise: Noise) -> Evidence:

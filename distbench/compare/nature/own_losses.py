@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.compare.arrays.noise import Noise
-from distbench.compare.arrays.values import Array, densify
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, TraceKey
+from distbench.trace.numbers import Array, densify
 
 
 def has_own_losses(evidence: Evidence, noise: Noise) -> bool:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array, densify
 from distbench.evidence import Evidence
 from distbench.trace import TraceKey
+from distbench.trace.numbers import Array, densify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

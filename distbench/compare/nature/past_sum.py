@@ -15,15 +15,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.arrays.values import (
-    Array,
-    are_equal,
-    densify,
-    is_finite,
-    measure_norm,
-)
 from distbench.evidence import Evidence
 from distbench.trace import Trace, TraceKey
+from distbench.trace.numbers import Array, are_equal, densify, is_finite, measure_norm
 
 Sums = Mapping[TraceKey, Array]
 """Local gradients of the whole batch, as the shards add up to them."""

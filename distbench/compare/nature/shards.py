@@ -10,7 +10,6 @@ import numpy as np
 from distbench.compare.arrays.least_squares import solve_least_squares
 from distbench.compare.arrays.pull import apply_pull, tells_pull
 from distbench.compare.arrays.ratio import share_by_size
-from distbench.compare.arrays.values import Array, densify, measure_norm, measure_size
 from distbench.compare.nature.doubled import Places, take_gradients
 from distbench.compare.nature.factor import Factors
 from distbench.compare.nature.grouping import Nature
@@ -27,6 +26,7 @@ from distbench.trace import (
     Values,
     change_numbers,
 )
+from distbench.trace.numbers import Array, densify, measure_norm, measure_size
 
 Shares = Mapping[int, tuple[float, ...]]
 """What each shard counts, by step."""

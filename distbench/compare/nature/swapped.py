@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.arrays.values import measure_size
 from distbench.compare.nature.doubled import Margins, take_gradients
 from distbench.evidence import Evidence
+from distbench.trace.numbers import measure_size
 
 _SWAPPED = ("swapped-first", "swapped-last", "swapped-both")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.arrays.copies import are_same
-from distbench.compare.arrays.values import densify, is_finite
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, SUMMED, WHOLE, Phase, Trace, TraceKey, Value
+from distbench.trace.numbers import densify, is_finite
 
 
 class Expected:

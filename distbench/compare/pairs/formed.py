@@ -15,14 +15,6 @@ import numpy as np
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.copies import have_same_rows
 from distbench.compare.arrays.noise import Noise
-from distbench.compare.arrays.values import (
-    Array,
-    densify,
-    measure_errors,
-    measure_finite,
-    measure_size,
-    name_value,
-)
 from distbench.compare.pairs.expected import Expected
 from distbench.details import Compared
 from distbench.evidence import Evidence
@@ -34,6 +26,14 @@ from distbench.trace import (
     SparseRows,
     TraceKey,
     Value,
+)
+from distbench.trace.numbers import (
+    Array,
+    densify,
+    measure_errors,
+    measure_finite,
+    measure_size,
+    name_value,
 )
 
 _ROUNDINGS = 16

@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 
 from distbench.compare.arrays.addends import Widened, collect_addends
+from distbench.compare.arrays.aligned import align_value, join_rows
 from distbench.compare.arrays.measure import BITWISE, measure_error
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import (
@@ -24,13 +25,6 @@ from distbench.compare.arrays.pair import (
     Pair,
     Relation,
 )
-from distbench.compare.arrays.values import (
-    align_value,
-    densify,
-    join_rows,
-    measure_norm,
-    name_value,
-)
 from distbench.compare.nature.averaged_losses import is_nearer_mean
 from distbench.compare.nature.factor import Factor, Factors
 from distbench.compare.pairs.expected import Expected
@@ -41,6 +35,7 @@ from distbench.compare.pairs.replay_margins import ReplayMargins
 from distbench.compare.state.leading import is_trained
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, INITIAL, WHOLE, Phase, TraceKey, Value
+from distbench.trace.numbers import densify, measure_norm, name_value
 
 Members = tuple[tuple[TraceKey, Value], ...]
 """What the replicas hold of one value, in their order."""

@@ -12,9 +12,9 @@ import numpy as np
 from distbench.compare.arrays.addends import Addends
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import densify, round_to
 from distbench.trace import COMPUTED, INITIAL, WHOLE, Trace
 from distbench.trace.dtypes import find_digits, find_dtype
+from distbench.trace.numbers import densify, round_to
 
 
 def let_overflow(

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from distbench.compare.arrays.aligned import align_pair
 from distbench.compare.arrays.copies import are_copies
 from distbench.compare.arrays.measure import Margin
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import Pair, Relation
-from distbench.compare.arrays.values import (
-    Array,
-    align_pair,
-    densify,
-    name_value,
-)
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, STATE, TraceKey, Value
+from distbench.trace.numbers import Array, densify, name_value
 
 
 class PairMaker:

@@ -9,24 +9,19 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.arrays.addends import Addends, Widened, collect_addends
+from distbench.compare.arrays.aligned import Aligned, align_value, join_rows
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.copies import are_copies, have_equal_rows
 from distbench.compare.arrays.measure import BITWISE, Margin, measure_error
 from distbench.compare.arrays.pair import DIRECTION, SUM, Pair
 from distbench.compare.arrays.ratio import SAME, fit_ratio
-from distbench.compare.arrays.values import (
-    Aligned,
-    Array,
-    align_value,
-    join_rows,
-    measure_norm,
-)
 from distbench.compare.nature.factor import Factor
 from distbench.compare.pairs.overflow import let_overflow
 from distbench.compare.pairs.sums import bound_reduction
 from distbench.compare.pairs.underflow import bound_lost
 from distbench.dyadic import is_power_of_two
 from distbench.trace import TraceKey, Value
+from distbench.trace.numbers import Array, measure_norm
 
 
 def pair_sum(

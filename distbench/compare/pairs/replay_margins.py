@@ -10,15 +10,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from distbench.compare.arrays.aligned import align_values
 from distbench.compare.arrays.bounds import bound_sum, bound_underflow, find_roundoff
 from distbench.compare.arrays.copies import are_same, have_same_rows
 from distbench.compare.arrays.measure import BITWISE, Margin
 from distbench.compare.arrays.noise import Noise
-from distbench.compare.arrays.values import align_values, densify
 from distbench.compare.pairs.expected import Expected
 from distbench.compare.pairs.reduced import count_mean_roundings
 from distbench.evidence import Evidence
 from distbench.trace import STATE, WHOLE, TraceKey, Value, VariableInfo
+from distbench.trace.numbers import densify
 
 
 class ReplayMargins:

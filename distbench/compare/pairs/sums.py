@@ -18,7 +18,7 @@ from distbench.compare.arrays.bounds import (
     spread_sum,
 )
 from distbench.compare.arrays.measure import BITWISE, Margin
-from distbench.compare.arrays.values import Array, measure_norm
+from distbench.trace.numbers import Array, measure_norm
 
 
 def bound_reduction(

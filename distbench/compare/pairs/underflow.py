@@ -6,7 +6,7 @@ import numpy as np
 
 from distbench.compare.arrays.addends import Addends
 from distbench.compare.arrays.bounds import bound_underflow
-from distbench.compare.arrays.values import Array
+from distbench.trace.numbers import Array
 
 
 def bound_lost(

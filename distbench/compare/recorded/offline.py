@@ -15,6 +15,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
+from distbench.compare.arrays.aligned import align_pair
 from distbench.compare.arrays.copies import are_same
 from distbench.compare.arrays.likeness import (
     Before,
@@ -22,12 +23,6 @@ from distbench.compare.arrays.likeness import (
     find_half,
     find_noise,
     measure_likeness,
-)
-from distbench.compare.arrays.values import (
-    align_pair,
-    densify,
-    measure_finite,
-    name_value,
 )
 from distbench.compare.recorded.places import (
     Place,
@@ -51,6 +46,7 @@ from distbench.trace import (
 )
 from distbench.trace.dtypes import is_floating
 from distbench.trace.naming import pair_runs
+from distbench.trace.numbers import densify, measure_finite, name_value
 from distbench.trace.shards import join_shards
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.arrays.addends import Widened, collect_addends
+from distbench.compare.arrays.aligned import align_value, join_rows
 from distbench.compare.arrays.bounds import bound_sum, find_roundoff
 from distbench.compare.arrays.likeness import find_half
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import Array, align_value, join_rows, name_value
 from distbench.compare.recorded.places import RunDifference
 from distbench.trace import Trace, TraceKey
+from distbench.trace.numbers import Array, name_value
 
 
 @dataclass(frozen=True, slots=True)

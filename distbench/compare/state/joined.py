@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from distbench.compare.arrays.likeness import find_half
 from distbench.compare.arrays.measure import BITWISE
-from distbench.compare.arrays.values import Array, densify, measure_size, name_value
 from distbench.compare.state.led_shards import Led, collect_led, weigh_by_size
 from distbench.evidence import Evidence
 from distbench.trace import TraceKey
+from distbench.trace.numbers import Array, densify, measure_size, name_value
 
 
 def list_ways(evidence: Evidence, led: Led) -> list[Array]:

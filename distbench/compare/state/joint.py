@@ -15,7 +15,6 @@ import numpy as np
 from distbench.compare.arrays.measure import Margin
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import densify, measure_size
 from distbench.compare.nature.grouping import find_nature
 from distbench.compare.state.joined import list_ways
 from distbench.compare.state.leading import is_trained
@@ -23,6 +22,7 @@ from distbench.compare.state.led_shards import collect_led
 from distbench.compare.state.totals import list_read
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey, Values
+from distbench.trace.numbers import densify, measure_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,12 @@ import numpy as np
 from distbench.compare.arrays.measure import Margin
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import GLOBAL, Pair
-from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.compare.state.joined import list_ways
 from distbench.compare.state.leading import is_trained
 from distbench.compare.state.led_shards import Led, collect_led, is_read_first
 from distbench.evidence import Evidence
 from distbench.trace import TraceKey
+from distbench.trace.numbers import Array, densify, measure_size
 
 TOGETHER = "one device, what the shards together make of it"
 

@@ -10,9 +10,9 @@ import numpy as np
 from distbench.compare.arrays.measure import Margin, measure_error
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import share_by_size
-from distbench.compare.arrays.values import Array, densify
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, TraceKey, VariableInfo
+from distbench.trace.numbers import Array, densify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,20 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distbench.compare.arrays.aligned import align_values
 from distbench.compare.arrays.bounds import find_roundoff, predict_spread
 from distbench.compare.arrays.likeness import find_half
 from distbench.compare.arrays.noise import Limits, Noise, Pool, Whole
 from distbench.compare.arrays.ratio import fit_ratio
 from distbench.compare.arrays.spoilt import list_spoilt
-from distbench.compare.arrays.values import (
-    Array,
-    align_values,
-    densify,
-    measure_distance,
-    measure_finite,
-    measure_norm,
-    name_value,
-)
 from distbench.compare.state.joined import find_alike
 from distbench.compare.state.leading import is_trained
 from distbench.evidence import Evidence
@@ -36,6 +28,14 @@ from distbench.trace import (
     TraceKey,
     Value,
     Values,
+)
+from distbench.trace.numbers import (
+    Array,
+    densify,
+    measure_distance,
+    measure_finite,
+    measure_norm,
+    name_value,
 )
 
 KERNEL_ROUNDINGS = 16

@@ -23,7 +23,6 @@ from distbench.compare.arrays.measure import Margin, measure_error
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, densify, measure_size, name_value
 from distbench.compare.state.totals import (
     is_total_wrong,
     list_extremes,
@@ -32,6 +31,7 @@ from distbench.compare.state.totals import (
 )
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, MetricInfo, TraceKey
+from distbench.trace.numbers import Array, densify, measure_size, name_value
 
 SHOWN = "one device, what the metric shows for the global batch"
 SCALED = "one device, of whose the metric shows the same multiple in every step"

@@ -8,10 +8,10 @@ from itertools import product
 
 import numpy as np
 
-from distbench.compare.arrays.values import densify, measure_errors
 from distbench.compare.state.measured_noise import measure_noise
 from distbench.evidence import Evidence
 from distbench.trace import UPDATED, WHOLE, TraceKey, Value, Values
+from distbench.trace.numbers import densify, measure_errors
 from distbench.trace.shards import recut_shards
 
 

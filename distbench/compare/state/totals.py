@@ -32,10 +32,10 @@ from distbench.compare.arrays.changes import (
 from distbench.compare.arrays.measure import BITWISE, Margin, measure_error
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, are_equal, densify, measure_size
 from distbench.compare.state.leading import is_unmoved
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE
+from distbench.trace.numbers import Array, are_equal, densify, measure_size
 
 TOTAL = "one device, what the step adds for the global batch"
 

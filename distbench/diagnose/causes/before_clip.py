@@ -16,7 +16,6 @@ from distbench.compare.arrays.ratio import (
     fit_common_ratio,
     fit_multiple,
 )
-from distbench.compare.arrays.values import Array, take_numbers
 from distbench.diagnose.causes.rank import Ranked, find_full
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.hypothesis import Hypothesis
@@ -27,6 +26,7 @@ from distbench.diagnose.hypotheses.reduction import (
     explain_by_subset,
 )
 from distbench.trace import WHOLE, TraceKey
+from distbench.trace.numbers import Array, take_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

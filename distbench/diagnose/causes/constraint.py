@@ -8,8 +8,8 @@ import numpy as np
 
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
+from distbench.trace.numbers import Array
 
 _FEW = 2
 """So many numbers that are at the same limit are there by chance."""

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, are_equal, densify
 from distbench.diagnose.causes.explain import Explained, explain_all
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.trace import TraceKey
+from distbench.trace.numbers import Array, are_equal, densify
 
 
 def name_drift(context: Context) -> Explained | None:

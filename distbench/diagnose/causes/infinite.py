@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from distbench.compare.arrays.values import is_finite
 from distbench.diagnose.causes.rank import Ranked
 from distbench.diagnose.clues.context import Context
 from distbench.trace import UPDATED
+from distbench.trace.numbers import is_finite
 
 
 def part_infinite(context: Context) -> tuple[Context, ...]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, are_equal, measure_norm
 from distbench.diagnose.clues.addends import find_untouched
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.trace.numbers import Array, are_equal, measure_norm
 
 NEEDED = 0.9
 """Share of the residual that a cause must explain to be named."""

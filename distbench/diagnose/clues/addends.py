@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.arrays.pair import SUM, Pair
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.trace import SUMMED, WHOLE, SparseRows, Value
+from distbench.trace.numbers import Array
 
 ADDED = ("local_gradient", "reduced_gradient")
 """Phases in which something may be done to addends before they are summed."""

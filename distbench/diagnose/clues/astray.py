@@ -14,7 +14,6 @@ from distbench.compare.arrays.ratio import (
     are_same_factors,
     fit_common_ratio,
 )
-from distbench.compare.arrays.values import name_value
 from distbench.compare.inside.intermediates import Astray, find_astray
 from distbench.compare.inside.nearness import Array
 from distbench.compare.inside.paired import join_rows
@@ -22,6 +21,7 @@ from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import fit_cases
 from distbench.evidence import Inside
 from distbench.trace import COMPUTED
+from distbench.trace.numbers import name_value
 
 _MOST = 3
 """So many places are named."""

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from distbench.compare.arrays.aligned import align_values
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, align_values, densify, measure_size
 from distbench.trace import SparseRows, Value
+from distbench.trace.numbers import Array, densify, measure_size
 
 
 def find_base(case: Pair) -> Array:

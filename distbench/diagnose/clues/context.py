@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distbench.compare.arrays.pair import DIRECTION, Pair
-from distbench.compare.arrays.values import Array, densify
 from distbench.compare.comparison import Judged
 from distbench.diagnose.clues.cases import find_rounding, find_tolerance, take_rows
 from distbench.evidence import Evidence
@@ -23,6 +22,7 @@ from distbench.trace import (
     Value,
     VariableInfo,
 )
+from distbench.trace.numbers import Array, densify
 
 T = TypeVar("T")
 Numbered = tuple[int, Pair]

@@ -11,7 +11,7 @@ import numpy as np
 from distbench.compare.arrays.least_squares import solve_least_squares, stack_scaled
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, RatioFit, fit_common_ratio
-from distbench.compare.arrays.values import Array, measure_size
+from distbench.trace.numbers import Array, measure_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

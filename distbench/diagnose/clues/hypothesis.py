@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from distbench.compare.arrays.values import Array
 from distbench.trace import Phase
+from distbench.trace.numbers import Array
 
 NONLINEAR = "nonlinear-before-reduction"
 """Says of whatever is done to addends before their sum that it is done."""

@@ -13,14 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.bounds import find_roundoff
-from distbench.compare.arrays.values import (
-    Array,
-    densify,
-    measure_distance,
-    measure_size,
-)
 from distbench.evidence import Evidence
 from distbench.trace import SUMMED, WHOLE, TraceKey, VariableInfo
+from distbench.trace.numbers import Array, densify, measure_distance, measure_size
 
 _OPERATIONS = 8
 """Rounded operations on each addend, as many as a prediction is allowed."""

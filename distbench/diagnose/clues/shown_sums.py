@@ -17,7 +17,6 @@ from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.measure import Margin
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, measure_norm, measure_size
 from distbench.compare.inside.given import gradients_add_up
 from distbench.compare.inside.of_micro_steps import take_sums
 from distbench.diagnose.clues.cases import find_base, take_rows
@@ -25,6 +24,7 @@ from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted
 from distbench.evidence import Evidence, Inside
 from distbench.trace import GRADIENTS, UPDATED, Trace, TraceKey, Values
+from distbench.trace.numbers import Array, measure_norm, measure_size
 
 ROUNDINGS = 8
 """So many units in its last place may a state and its parts lie off."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array
 from distbench.compare.envelope import Envelope, stack_orders
 from distbench.diagnose.flight.effects import (
     Change,
@@ -19,6 +18,7 @@ from distbench.diagnose.flight.effects import (
 )
 from distbench.diagnose.flight.plausible import count_saved
 from distbench.flight import Flight
+from distbench.trace.numbers import Array
 
 _MOST_TIMES = 4
 """Applications of a step beyond its own that are told apart."""

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.arrays.values import Array
 from distbench.compare.envelope import Envelope, find_end
 from distbench.flight import Flight
+from distbench.trace.numbers import Array
 
 Places = npt.NDArray[np.bool_]
 """Which elements are meant."""

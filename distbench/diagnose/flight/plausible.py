@@ -6,7 +6,7 @@ from math import lgamma, log
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array
+from distbench.trace.numbers import Array
 
 _ONE_ROUNDING = float(np.finfo(np.float32).eps)
 """Of itself, what an element is known to; narrower types have wider rounding, and what

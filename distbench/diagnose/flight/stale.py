@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array
 from distbench.compare.envelope import Envelope, find_end, stack_orders
 from distbench.flight import Flight
+from distbench.trace.numbers import Array
 
 _WHOLLY = 0.9
 """Share of the error that this has to explain: one device does what the steps did, but

@@ -14,11 +14,11 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import are_near, fit_common_ratio, fit_ratio
-from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE
+from distbench.trace.numbers import Array, densify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array
 from distbench.compare.state.leading import has_gradient
 from distbench.compare.state.led_shards import split_counted
 from distbench.diagnose.clues.cases import find_base, take_rows
@@ -16,6 +15,7 @@ from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.hypotheses.by_hand import list_alone
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.trace import UPDATED
+from distbench.trace.numbers import Array
 
 _OWN_GRADIENTS = (
     "it holds the sum of what each replica makes of its own gradients, as where each "

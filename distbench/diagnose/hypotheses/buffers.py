@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, measure_norm
 from distbench.compare.inside.pieces import (
     cut_piece,
     find_place,
@@ -20,6 +19,7 @@ from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import SUMMED
+from distbench.trace.numbers import Array, measure_norm
 
 Sums = Mapping[str, Array]
 """By variable, the sum of the replicas' gradients of one update, flat."""

@@ -13,7 +13,6 @@ from typing import cast
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
@@ -23,6 +22,7 @@ from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.diagnose.hypotheses.whole_updates import Find, is_whole, look_up
 from distbench.diagnose.names import name_replicas
 from distbench.trace import Phase, Trace
+from distbench.trace.numbers import Array, measure_size
 
 _ALONE = "slot-from-local-gradient"
 _TAKING: tuple[Phase, ...] = ("reduced_gradient", "slot", "variable")

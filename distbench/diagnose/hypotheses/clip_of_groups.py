@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import (
     Source,
     list_rounded,
@@ -26,6 +25,7 @@ from distbench.diagnose.hypotheses.limits import (
     sum_clipped,
 )
 from distbench.diagnose.hypotheses.norms import GlobalNorm
+from distbench.trace.numbers import Array
 
 _FEWEST = 2
 """A norm of one variable alone is joint with no other."""

@@ -9,7 +9,6 @@ import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import (
     Source,
     list_rounded,
@@ -26,6 +25,7 @@ from distbench.diagnose.hypotheses.limits import (
 )
 from distbench.diagnose.hypotheses.norms import Norm, list_norms
 from distbench.diagnose.names import name_replicas
+from distbench.trace.numbers import Array
 
 
 def explain_by_clip_of_some(context: Context) -> Iterator[Hypothesis]:

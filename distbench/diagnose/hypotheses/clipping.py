@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.addends import (
     ADDED,
     Source,
@@ -35,6 +34,7 @@ from distbench.diagnose.hypotheses.norms import (
     list_norms,
 )
 from distbench.diagnose.hypotheses.reduction import name_missing_sum
+from distbench.trace.numbers import Array, densify
 
 _JOINED: tuple[tuple[str, Callable[[Array], Array]], ...] = (
     (

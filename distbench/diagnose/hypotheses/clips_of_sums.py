@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.addends import (
     Source,
     find_untouched,
@@ -21,6 +20,7 @@ from distbench.diagnose.hypotheses.limits import find_share, fit_limit, sum_clip
 from distbench.diagnose.hypotheses.norms import Norm, list_norms
 from distbench.diagnose.hypotheses.reduction import CHANGED_ONCE
 from distbench.trace import WHOLE
+from distbench.trace.numbers import Array, densify
 
 DIFFERENT = 1.01
 """Norms that are closer than this tell a limit no better than one of them would."""

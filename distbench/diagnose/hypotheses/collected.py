@@ -9,11 +9,11 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import carry_rows, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import GRADIENTS, STATE, WHOLE, TraceKey
+from distbench.trace.numbers import Array
 
 UNCLEARED = (
     "one device clears it in this step, and here it keeps what it has collected, which "

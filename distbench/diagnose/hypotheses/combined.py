@@ -9,7 +9,6 @@ import numpy as np
 
 from distbench.compare.arrays.least_squares import fit_all
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array
 from distbench.compare.inside.given import gradients_add_up
 from distbench.compare.inside.intermediates import has_common_loss, losses_add_up
 from distbench.compare.nature.doubled import adds_up_beside_common, take_gradients
@@ -19,6 +18,7 @@ from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.clues.own_shard import describe_alone
 from distbench.diagnose.hypotheses.loss import are_own_means
 from distbench.trace import WHOLE
+from distbench.trace.numbers import Array
 
 
 def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from distbench.compare.arrays.values import measure_norm
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.joined import (
@@ -16,6 +15,7 @@ from distbench.diagnose.hypotheses.joined import (
     fit_ratios,
 )
 from distbench.diagnose.names import name_variables
+from distbench.trace.numbers import measure_norm
 
 _APART = 1e-2
 """Share of what factors are beyond 1 by which they differ, if they are not one."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
@@ -22,6 +21,7 @@ from distbench.diagnose.clues.fit import (
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.update import fit_feature
 from distbench.trace import WHOLE
+from distbench.trace.numbers import Array, densify, measure_size
 
 _NONE = 1e-3
 """A decay that is no larger a share of what is wrong is that of rounding: none."""

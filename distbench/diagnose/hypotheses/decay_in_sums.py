@@ -10,7 +10,6 @@ import numpy as np
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.pull import apply_pull, fit_pull
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.addends import Source, list_known
 from distbench.diagnose.clues.cases import find_tolerance, take_rows
 from distbench.diagnose.clues.context import Context
@@ -18,6 +17,7 @@ from distbench.diagnose.clues.fit import Row, fit_weights
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.penalty import find_theta
 from distbench.trace import WHOLE, Phase
+from distbench.trace.numbers import Array, measure_size
 
 _REPEATED = "weight-decay-repeated"
 _ENOUGH = 4

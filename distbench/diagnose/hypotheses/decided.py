@@ -13,12 +13,12 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, fit_common_ratio
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
+from distbench.trace.numbers import Array
 
 _MOST = 6
 """Of more replicas there are too many ways to leave some out."""

@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.trace.numbers import Array, densify
 
 Take = Callable[[Context, Pair], Array | None]
 """What is divided, of a variable's step; None where it is not known."""

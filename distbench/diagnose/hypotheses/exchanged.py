@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from distbench.compare.arrays.values import Array
 from distbench.compare.nature.met import goes_on_from_gradients
 from distbench.diagnose.clues.astray import tell_place_of
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, WHOLE
+from distbench.trace.numbers import Array
 
 _SCALED = (
     ("exchanged-divided", "1/N = 1/{n} of", -1),

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, densify
 from distbench.compare.state.leading import has_gradient
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import Phase, TraceKey
+from distbench.trace.numbers import Array, densify
 
 _LEAST = 1e-3
 """Of a share of an old value that is no larger nothing is known: it may be rounding."""

@@ -10,10 +10,10 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import SUMMED
+from distbench.trace.numbers import Array
 
 Reading = Callable[[Context, Mapping[str, Pair]], Mapping[str, Array]]
 """What comes of some variables of one update, given a wrong value of each."""

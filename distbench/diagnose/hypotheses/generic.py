@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import fit_cases
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_lag
 from distbench.trace import GRADIENTS, STATE, WHOLE
+from distbench.trace.numbers import Array
 
 _FEW = 4
 """Fewer numbers do not show that one ratio is that of all."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.clues.keepers import find_held, find_keepers
 from distbench.trace import SUMMED
+from distbench.trace.numbers import Array
 
 
 def explain_by_keeping(context: Context) -> Iterator[Hypothesis]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, fit_ratio
-from distbench.compare.arrays.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.clues.shown_sums import find_source, find_start
 from distbench.trace import TraceKey
+from distbench.trace.numbers import Array, densify, measure_norm, measure_size
 
 _APART = 1.01
 """Norms that are closer than this are one number, and so is what is divided by them."""

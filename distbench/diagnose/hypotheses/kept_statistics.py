@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.arrays.values import (
+from distbench.diagnose.clues.context import Context
+from distbench.trace import Value
+from distbench.trace.numbers import (
     Array,
     densify,
     measure_norm,
     measure_size,
     take_numbers,
 )
-from distbench.diagnose.clues.context import Context
-from distbench.trace import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.compare.state.leading import has_gradient
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, Numbered
@@ -16,6 +15,7 @@ from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.clues.keepers import find_held
 from distbench.diagnose.names import name_lag
 from distbench.trace import COMPUTED, UPDATED, WHOLE, TraceKey, Value, VariableInfo
+from distbench.trace.numbers import Array, densify, measure_norm
 
 LATE_READ = "stale-read"
 

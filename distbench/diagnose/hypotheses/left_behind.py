@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from distbench.compare.arrays.ratio import are_near
-from distbench.compare.arrays.values import Array, are_equal, densify
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.alone import find_parts
 from distbench.diagnose.names import name_replicas, tell_more
 from distbench.trace import COMPUTED, INITIAL, TraceKey
+from distbench.trace.numbers import Array, are_equal, densify
 
 _AVERAGE = (
     "Average the copies, or sum the gradients, before each step ends. If replicas are "

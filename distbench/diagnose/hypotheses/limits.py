@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.addends import Source
 from distbench.diagnose.hypotheses.norms import Norm
+from distbench.trace.numbers import Array, measure_size
 
 _ENOUGH = 2048
 """Elements of a large value that a limit is fitted to, twice: it is one number, and

@@ -9,13 +9,13 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, are_alike, are_same_factors
-from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.diagnose.clues.fit import add_weighted, fit_cases
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.penalty import find_penalty
 from distbench.trace import COMPUTED, WHOLE, TraceKey
+from distbench.trace.numbers import Array, densify, measure_norm
 
 Shards = tuple[int, ...]
 Scale = tuple[str, str, Callable[[Shards], tuple[float, ...]]]

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.ratio import fit_multiple
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import ADDED, Source, list_sources
 from distbench.diagnose.clues.cases import carry_rows, find_tolerance
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.trace import TraceKey
+from distbench.trace.numbers import Array
 
 _MOST = 6
 """Of more replicas there are too many ways to leave some out."""

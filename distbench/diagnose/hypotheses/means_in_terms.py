@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
@@ -20,6 +19,7 @@ from distbench.diagnose.clues.fit import (
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE
+from distbench.trace.numbers import Array
 
 
 def explain_by_means_in_terms(context: Context) -> Iterator[Hypothesis]:

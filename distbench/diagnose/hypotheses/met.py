@@ -8,12 +8,12 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, share_by_size
-from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, WHOLE, Trace
+from distbench.trace.numbers import Array, measure_size
 
 _MEANS = (
     ("met-sum", "loss-not-scaled", "not divided by the number of replicas", 0),

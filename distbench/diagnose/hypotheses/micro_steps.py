@@ -8,13 +8,13 @@ import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares, stack_scaled
 from distbench.compare.arrays.ratio import SAME, are_same_factors
-from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import add_weighted, fit_cases
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, STATE, SUMMED, TraceKey, Value
 from distbench.trace.intermediates import list_places
+from distbench.trace.numbers import Array, measure_size
 
 _CODE = "accumulation-scale"
 _MOST = 32

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
@@ -20,6 +19,7 @@ from distbench.diagnose.hypotheses.slices import (
     join_slices,
 )
 from distbench.trace import GRADIENTS, WHOLE, SparseRows
+from distbench.trace.numbers import Array
 
 Slices = tuple[SparseRows, ...]
 Order = npt.NDArray[np.int64]

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import share_by_size
-from distbench.compare.arrays.values import Array
 from distbench.compare.nature.shards import find_shares
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.diagnose.clues.fit import add_weighted
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import COMPUTED, WHOLE
+from distbench.trace.numbers import Array
 
 _ADVICE = (
     "Let no example depend on its place in the shard: take the remainder of a division "

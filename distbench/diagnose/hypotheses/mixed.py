@@ -8,12 +8,12 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import share_by_size
-from distbench.compare.arrays.values import Array
 from distbench.compare.nature.parts import split_parts
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE
+from distbench.trace.numbers import Array
 
 Part = tuple[float, Array, Array]
 """A shard's share of G, and what of its value is a sum, and a mean over the shard."""

@@ -14,7 +14,7 @@ from distbench.compare.arrays.bounds import (
     find_roundoff,
     limit_partial_sums,
 )
-from distbench.compare.arrays.values import Array, measure_size, round_to
+from distbench.trace.numbers import Array, measure_size, round_to
 
 ENOUGH_BITS = 20
 """Zeros at the end of numbers, in bits, that are no chance: one in a million."""

@@ -10,9 +10,9 @@ import numpy as np
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.narrow_scales import find_scale, is_scale_told
+from distbench.trace.numbers import Array
 
 Sum = tuple[Array, Sequence[Array]]
 """What was observed, and the addends."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, densify, is_finite
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
@@ -16,6 +15,7 @@ from distbench.diagnose.hypotheses.overflow import tell_source
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
 from distbench.trace import COMPUTED, WHOLE, TraceKey
+from distbench.trace.numbers import Array, densify, is_finite
 
 _ENOUGH = 16
 """So many signs does no other sum of gradients share by chance."""

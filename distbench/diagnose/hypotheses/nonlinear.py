@@ -8,7 +8,6 @@ import numpy as np
 
 from distbench.compare.arrays.pair import DIRECTION
 from distbench.compare.arrays.ratio import fit_common_ratio, fit_ratio
-from distbench.compare.arrays.values import Array, measure_norm, measure_size
 from distbench.diagnose.clues.addends import ADDED, list_sources, tell_own
 from distbench.diagnose.clues.cases import find_tolerance, take_rows
 from distbench.diagnose.clues.context import Context
@@ -20,6 +19,7 @@ from distbench.diagnose.hypotheses.norms import (
     SliceNorm,
     list_global_norms,
 )
+from distbench.trace.numbers import Array, measure_norm, measure_size
 
 _FEW = 30
 """Fewer numbers do not tell noise from anything else."""

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array, densify, measure_norm, take_numbers
 from distbench.diagnose.clues.addends import Source, find_own_gradient, split_slices
 from distbench.diagnose.clues.context import Context
 from distbench.trace import SUMMED, WHOLE, SparseRows, Trace, TraceKey
+from distbench.trace.numbers import Array, densify, measure_norm, take_numbers
 
 Measure = Callable[[Source, int], float | Array]
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, densify
 from distbench.compare.state.leading import has_gradient, is_trained
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
@@ -22,6 +21,7 @@ from distbench.diagnose.clues.fit import (
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import UPDATED, Phase
+from distbench.trace.numbers import Array, densify
 
 _FED: tuple[Phase, ...] = ("applied_gradient", "reduced_gradient")
 """Where gradients were put in, the last one first."""

@@ -8,16 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from distbench.compare.arrays.aligned import align_value
 from distbench.compare.arrays.bounds import bound_sum, find_roundoff
 from distbench.compare.arrays.copies import are_same
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import Array, align_value, are_equal, densify
 from distbench.compare.state.leading import is_number
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import UPDATED, WHOLE, Phase, Value
+from distbench.trace.numbers import Array, are_equal, densify
 
 
 def find_overflowing(context: Context, step: int) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.arrays.ratio import are_near
-from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
@@ -18,6 +17,7 @@ from distbench.diagnose.hypotheses.decay_in_sums import (
     is_decay,
 )
 from distbench.diagnose.seeds import find_own_draws
+from distbench.trace.numbers import Array, measure_size
 
 _MOST_SPREADS = 5.0
 """Numbers that are drawn alike go no farther."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, are_alike
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
     Row,
@@ -19,6 +18,7 @@ from distbench.diagnose.clues.fit import (
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE
+from distbench.trace.numbers import Array
 
 
 def explain_by_own_counts(context: Context) -> Iterator[Hypothesis]:

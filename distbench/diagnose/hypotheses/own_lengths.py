@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from distbench.compare.arrays.copies import are_same
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import fit_weights, list_step_errors, predict_cases
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE, TraceKey
+from distbench.trace.numbers import Array
 
 _SAME = 1e-2
 """Two fitted numbers that are no farther apart are taken for one."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.micro_steps import fit_parts, read_micro_steps
 from distbench.diagnose.hypotheses.reduction import name_missing_sum
 from distbench.trace import SUMMED, WHOLE
+from distbench.trace.numbers import Array
 
 
 def explain_by_own_micro_steps(context: Context) -> Iterator[Hypothesis]:

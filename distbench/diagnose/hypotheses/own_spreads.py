@@ -11,10 +11,10 @@ import numpy.typing as npt
 from distbench.compare.arrays.least_squares import fit_all, solve_least_squares
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE, SparseRows
+from distbench.trace.numbers import Array, densify, measure_norm
 
 OF_OWN = "statistics-not-synchronized"
 _LEAST_BEYOND = 4

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array
 from distbench.compare.inside.pieces import cut_piece, find_place, find_start
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
@@ -21,6 +20,7 @@ from distbench.diagnose.hypotheses.buffers import (
 from distbench.diagnose.hypotheses.pairing import list_groups
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
+from distbench.trace.numbers import Array
 
 _ADVICE = (
     "Pack gradients on all replicas in one order, such as that of the variables, "

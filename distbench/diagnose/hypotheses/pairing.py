@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_replicas
 from distbench.trace import GRADIENTS, SUMMED, WHOLE
+from distbench.trace.numbers import Array, densify, measure_norm
 
 
 def explain_by_pairing(context: Context) -> Iterator[Hypothesis]:

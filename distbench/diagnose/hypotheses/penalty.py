@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.pull import Pull, apply_pull, fit_pull
-from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE, TraceKey
+from distbench.trace.numbers import Array, densify
 
 _ENOUGH = 6
 """Numbers that are more than what is fitted to them."""

@@ -8,12 +8,12 @@ from itertools import product
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array
 from distbench.compare.nature.parts import Parts, join_parts, split_parts
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE
+from distbench.trace.numbers import Array
 
 _POWERS = {2: "twice", 3: "three times"}
 

@@ -11,13 +11,6 @@ import numpy as np
 from distbench.compare.arrays.bounds import bound_sum, find_roundoff
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import (
-    Array,
-    measure_norm,
-    measure_size,
-    round_to,
-    take_numbers,
-)
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.narrow_scales import (
@@ -28,6 +21,13 @@ from distbench.diagnose.hypotheses.narrow_scales import (
 )
 from distbench.diagnose.hypotheses.narrow_sums import Sum, find_scaled, tell_scaled
 from distbench.trace import SUMMED, WHOLE, Trace, TraceKey
+from distbench.trace.numbers import (
+    Array,
+    measure_norm,
+    measure_size,
+    round_to,
+    take_numbers,
+)
 
 _SAME_NORM = 1e-5
 """By how much norms may differ that were made in a wider dtype."""

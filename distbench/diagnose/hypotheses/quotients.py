@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import Source, list_sources
 from distbench.diagnose.clues.cases import find_tolerance
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
+from distbench.trace.numbers import Array
 
 _LEAST_NUMBERS = 6
 """Two numbers are fitted to one device's quotients, and the others have to agree."""

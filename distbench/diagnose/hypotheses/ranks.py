@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME, are_alike, are_same_factors
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import ADDED, list_sources
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
@@ -18,6 +17,7 @@ from distbench.diagnose.clues.fit import (
     predict_rows,
 )
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
+from distbench.trace.numbers import Array
 
 
 def explain_by_ranks(context: Context) -> Iterator[Hypothesis]:

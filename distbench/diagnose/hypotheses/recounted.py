@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import UPDATED, Trace
+from distbench.trace.numbers import Array
 
 
 def explain_by_share_of_sum(context: Context) -> Iterator[Hypothesis]:

@@ -15,7 +15,6 @@ from distbench.compare.arrays.ratio import (
     fit_common_ratio,
     fit_ratio,
 )
-from distbench.compare.arrays.values import Array, take_numbers
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted, name_weights
@@ -26,6 +25,7 @@ from distbench.diagnose.hypotheses.replica_weights import (
 )
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
+from distbench.trace.numbers import Array, take_numbers
 
 _WEIGHTED = (
     "Add up gradients that are weighted by their shares of the global batch: the "

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, densify, measure_norm, measure_size
 from distbench.compare.state.leading import is_trained
 from distbench.diagnose.clues.cases import find_base, find_tolerance
 from distbench.diagnose.clues.context import Context, Numbered
@@ -22,6 +21,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
 )
 from distbench.diagnose.hypotheses.whole_updates import is_whole
 from distbench.trace import UPDATED, Trace
+from distbench.trace.numbers import Array, densify, measure_norm, measure_size
 
 
 def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:

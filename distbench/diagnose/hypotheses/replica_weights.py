@@ -10,8 +10,8 @@ from distbench.compare.arrays.least_squares import (
     solve_least_squares,
     stack_scaled,
 )
-from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.context import Context
+from distbench.trace.numbers import Array, measure_size
 
 _LOOKED_AT = 1_000
 """So many numbers, of the first ones, are enough to see that they differ."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import Row
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.terms import list_terms_of_cases
+from distbench.trace.numbers import Array
 
 
 def explain_by_rows_of_terms(context: Context) -> Iterator[Hypothesis]:

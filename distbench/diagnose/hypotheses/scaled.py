@@ -8,7 +8,6 @@ import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares
 from distbench.compare.arrays.ratio import SAME, are_alike
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.addends import ADDED, list_sources
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
@@ -22,6 +21,7 @@ from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.hypotheses.reduction import name_missing_sum
 from distbench.diagnose.names import name_replicas
 from distbench.trace import WHOLE, TraceKey
+from distbench.trace.numbers import Array
 
 Told = tuple[TraceKey, Array]
 """Where a value was seen, and by what its addends are weighed in it."""

@@ -12,13 +12,13 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.arrays.pair import OF_COPIES
-from distbench.compare.arrays.values import Array, densify
 from distbench.compare.state.leading import find_counts, is_trained
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.clues.keepers import find_held
 from distbench.trace import UPDATED, WHOLE, Trace, TraceKey, VariableInfo
+from distbench.trace.numbers import Array, densify
 
 _MOST = 8
 """So often a step is taken to be applied."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.decay import fit_due_decay, name_decay
 from distbench.diagnose.hypotheses.update import fit_feature
+from distbench.trace.numbers import Array
 
 _FEWEST = 4
 """Elements of which both signs are known, without which any error is that of signs."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import share_by_size
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import find_rounding, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.trace import WHOLE, SparseRows
+from distbench.trace.numbers import Array
 
 
 def find_slices(context: Context, case: Pair) -> tuple[SparseRows, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import (
@@ -18,6 +17,7 @@ from distbench.diagnose.clues.fit import (
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import group_by_kind
+from distbench.trace.numbers import Array, densify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

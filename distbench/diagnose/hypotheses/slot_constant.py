@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import group_by_kind
+from distbench.trace.numbers import Array
 
 _FEW = 4
 """Fewer numbers do not show that one constant is that of all."""

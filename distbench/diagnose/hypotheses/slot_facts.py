@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, are_equal, densify
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import (
@@ -19,6 +18,7 @@ from distbench.diagnose.clues.fit import (
     predict_rows,
 )
 from distbench.trace import SUMMED, WHOLE
+from distbench.trace.numbers import Array, are_equal, densify
 
 Due = tuple[Row, Array]
 """The error of a slot with the features (before, gradient^power), and what is due."""

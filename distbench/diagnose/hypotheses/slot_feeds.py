@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.by_hand import find_own, find_sum
 from distbench.diagnose.hypotheses.whole_updates import Find, is_whole
+from distbench.trace.numbers import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

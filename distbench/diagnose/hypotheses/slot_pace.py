@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME, are_alike
-from distbench.compare.arrays.values import Array, measure_norm
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.trace.numbers import Array, measure_norm
 
 _FEW = 4
 """Fewer numbers of a step do not show that one factor is that of all."""

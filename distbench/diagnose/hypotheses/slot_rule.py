@@ -9,7 +9,6 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import are_alike, are_same_factors
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
     fit_weights,
@@ -27,6 +26,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
 )
 from distbench.diagnose.names import name_lag
 from distbench.trace import UPDATED
+from distbench.trace.numbers import Array
 
 Late = tuple[int, Array, Array]
 """Number of a case, the gradient of some steps before, and that of its own."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.diagnose.hypotheses.update import fit_feature
 from distbench.trace import WHOLE, TraceKey
+from distbench.trace.numbers import Array, densify, measure_norm
 
 Way = tuple[str, Callable[[Array, Array, Array], Array], bool]
 """Words, what is too much given Σ g_r², S = Σ g_r and a mean m, and if m matters."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
@@ -21,6 +20,7 @@ from distbench.diagnose.hypotheses.statistic_rules import (
     fit_rules,
     take_gradients,
 )
+from distbench.trace.numbers import Array, densify, measure_size
 
 _NEAR = 1e-3
 """How much of an error a prediction may leave, if it holds in several numbers."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME, are_same_factors
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import (
@@ -18,6 +17,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
     group_by_kind,
 )
 from distbench.diagnose.hypotheses.slot_rule import name_factor
+from distbench.trace.numbers import Array
 
 _FEW = 4
 """Fewer numbers do not show that one factor is that of all."""

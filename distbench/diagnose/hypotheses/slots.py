@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, are_equal, measure_norm
 from distbench.compare.state.leading import find_led_numbers, is_number
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
@@ -33,6 +32,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
 from distbench.diagnose.hypotheses.slot_feeds import Feed, list_feeds, make_part
 from distbench.diagnose.names import name_replicas
 from distbench.trace import UPDATED, Trace
+from distbench.trace.numbers import Array, are_equal, measure_norm
 
 _ALONE = "slot-from-local-gradient"
 _NEAR = 0.01

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from distbench.compare.arrays.values import Array, measure_size
 from distbench.diagnose.clues.cases import find_tolerance, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
@@ -21,6 +20,7 @@ from distbench.diagnose.hypotheses.slices import (
     pick_slices,
 )
 from distbench.trace import GRADIENTS, WHOLE, SparseRows
+from distbench.trace.numbers import Array, measure_size
 
 Counts = npt.NDArray[np.int64]
 

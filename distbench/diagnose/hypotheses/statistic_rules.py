@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares
-from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.hypotheses.kept_statistics import Statistic
 from distbench.diagnose.hypotheses.slot_facts import SlotRule
 from distbench.trace import WHOLE, TraceKey, Value
+from distbench.trace.numbers import Array, densify, measure_size
 
 _ALL = 1e-5
 """How much of the right value the slot's rule may leave; more is another rule."""

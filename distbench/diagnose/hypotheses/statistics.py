@@ -8,7 +8,6 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.arrays.values import Array
 from distbench.compare.state.leading import is_led, is_trained, shows_gradients
 from distbench.compare.state.led_shards import (
     find_averaged,
@@ -27,6 +26,7 @@ from distbench.diagnose.clues.fit import (
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.steered import list_steering
 from distbench.trace import VariableInfo
+from distbench.trace.numbers import Array
 
 _SAME = 1e-4
 """Only asks which number a fitted one is; whether anything is wrong is decided."""

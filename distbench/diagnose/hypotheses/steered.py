@@ -15,7 +15,6 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import share_by_size
-from distbench.compare.arrays.values import Array, densify
 from distbench.compare.state.leading import shows_gradients
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context, Numbered
@@ -27,6 +26,7 @@ from distbench.diagnose.clues.fit import (
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.slot_facts import fit_taken
 from distbench.trace import WHOLE, TraceKey
+from distbench.trace.numbers import Array, densify
 
 Steering = Mapping[str, tuple[str, float]]
 """By trained variable, the state that it moves along and its rate."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.names import name_numbers
 from distbench.trace import UPDATED
+from distbench.trace.numbers import Array
 
 
 def explain_by_still_rows(context: Context) -> Iterator[Hypothesis]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME, are_alike, are_near
-from distbench.compare.arrays.values import Array, densify
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import Row, add_weighted, fit_weights
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE, SparseRows, Trace, Value
+from distbench.trace.numbers import Array, densify
 
 _ROUNDED = 1e-5
 """Share of itself by which a factor that is fitted to many numbers may be off."""

@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import Array, densify
 from distbench.compare.state.leading import has_gradient
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
@@ -25,6 +24,7 @@ from distbench.diagnose.clues.fit import (
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
+from distbench.trace.numbers import Array, densify
 
 _SAME = 1e-4
 """Only asks which number a fitted one is; whether anything is wrong is decided."""

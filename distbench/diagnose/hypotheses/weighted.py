@@ -16,7 +16,6 @@ from distbench.compare.arrays.ratio import (
     are_near,
     share_by_size,
 )
-from distbench.compare.arrays.values import Array, densify
 from distbench.compare.nature.grouping import Nature
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.diagnose.clues.fit import (
@@ -31,6 +30,7 @@ from distbench.diagnose.clues.fit import (
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.penalty import set_apart
 from distbench.trace import WHOLE, TraceKey
+from distbench.trace.numbers import Array, densify
 
 Means = tuple[str, str, Callable[[Sequence[int]], tuple[float, ...]]]
 """Code, words, and what the mean over each replica's own weights counts, given the

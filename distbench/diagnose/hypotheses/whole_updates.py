@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.arrays.values import densify, measure_norm
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.shown_sums import ROUNDINGS
 from distbench.trace import WHOLE, Trace, TraceKey, Value
+from distbench.trace.numbers import densify, measure_norm
 
 Find = Callable[[TraceKey], Value | None]
 """State after a step, of those replicas that have it."""

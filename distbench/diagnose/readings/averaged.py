@@ -14,7 +14,6 @@ from typing import cast
 import numpy as np
 
 from distbench.compare.arrays.ratio import SAME, are_same_factors
-from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.compare.nature.averaged_losses import averages_losses
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
@@ -30,6 +29,7 @@ from distbench.trace import (
     Values,
     change_numbers,
 )
+from distbench.trace.numbers import Array, densify, measure_norm
 from distbench.verdict import Finding, Status
 
 _OWN_MEAN = "loss-not-scaled"

@@ -10,12 +10,12 @@ from distbench.codes import CODES
 from distbench.compare.arrays.likeness import find_half
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.ratio import are_near, fit_common_ratio
-from distbench.compare.arrays.values import Array
 from distbench.compare.pairs.formed import Apart, find_apart, list_other_forms
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_replicas, tell_more
 from distbench.evidence import Evidence
 from distbench.trace import PHASES, SparseRows
+from distbench.trace.numbers import Array
 from distbench.verdict import Finding
 
 _AGAINST = "one-device update with the observed gradient in one device's own rows"

@@ -11,7 +11,6 @@ from typing import cast
 
 import numpy as np
 
-from distbench.compare.arrays.values import densify, measure_errors, measure_finite
 from distbench.compare.comparison import Comparison
 from distbench.compare.state.totals import list_in_full
 from distbench.compare.vacuity import find_uncompared
@@ -21,6 +20,7 @@ from distbench.diagnose.readings.reading import Reading
 from distbench.evidence import Evidence
 from distbench.spelling import spell, spell_given
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
+from distbench.trace.numbers import densify, measure_errors, measure_finite
 from distbench.trace.packed import PACKED
 from distbench.trace.reshaped import RESHAPED
 

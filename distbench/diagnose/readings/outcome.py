@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.arrays.values import densify, measure_errors
 from distbench.compare.comparison import Judged
 from distbench.evidence import Evidence
 from distbench.trace import INITIAL, WHOLE, TraceKey, VariableInfo
+from distbench.trace.numbers import densify, measure_errors
 from distbench.verdict import Finding, Outcome
 
 _SHOWN = ("variable", "slot", "iterations", "loss")

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.arrays.copies import are_same
-from distbench.compare.arrays.values import densify
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_steps
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value, Values, list_arrays
+from distbench.trace.numbers import densify
 from distbench.verdict import Status
 
 Places = Mapping[tuple[str, int], npt.NDArray[np.bool_]]

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.least_squares import solve_least_squares
-from distbench.compare.arrays.values import Array, densify, measure_norm
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Values, VariableInfo
+from distbench.trace.numbers import Array, densify, measure_norm
 
 _NEAR = 1e-3
 """What a slot's change may differ by from its rule, as a share of it."""

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distbench.compare.arrays.aligned import align_values
 from distbench.compare.arrays.ratio import SAME, are_alike, are_same_factors
-from distbench.compare.arrays.values import Array, align_values, densify
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings.averaged import change_gradients
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, GRADIENTS, WHOLE, Phase, Trace, TraceKey
+from distbench.trace.numbers import Array, densify
 from distbench.verdict import Status
 
 _OF_WEIGHTS = ("double-reduction", "mean-instead-of-sum", "scale-error")

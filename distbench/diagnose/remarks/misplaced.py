@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.codes import CODES
-from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.compare.inside.pieces import (
     cut_piece,
     find_place,
@@ -18,6 +17,7 @@ from distbench.compare.inside.pieces import (
 from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Trace, TraceKey
+from distbench.trace.numbers import Array, densify, measure_size
 from distbench.verdict import Finding
 
 _ROUNDING = 2.0**-8

@@ -10,12 +10,12 @@ from distbench.codes import CODES
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.ratio import fit_ratio
-from distbench.compare.arrays.values import Array, densify, measure_norm, measure_size
 from distbench.diagnose.names import name_replicas
 from distbench.diagnose.readings.reading import repeats
 from distbench.diagnose.seeds import find_seeds_of_batch
 from distbench.evidence import Evidence
 from distbench.trace import Trace
+from distbench.trace.numbers import Array, densify, measure_norm, measure_size
 from distbench.verdict import Finding
 
 _FEW = 4

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from distbench.compare.arrays.bounds import find_roundoff
-from distbench.compare.arrays.values import measure_errors, measure_finite
 from distbench.diagnose.names import tell_more
 from distbench.diagnose.readings.notes import list_shown
 from distbench.evidence import Evidence
 from distbench.trace import SHOWN
+from distbench.trace.numbers import measure_errors, measure_finite
 from distbench.verdict import Finding
 
 _SAME = 1e-4

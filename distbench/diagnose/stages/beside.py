@@ -6,11 +6,11 @@ import numpy as np
 
 from distbench.compare.arrays.copies import are_same
 from distbench.compare.arrays.ratio import SAME, are_same_factors, fit_multiple
-from distbench.compare.arrays.values import Array, densify, measure_size
 from distbench.diagnose.stages.kept_late import list_keepers
 from distbench.diagnose.stages.overflowed import is_decided_so
 from distbench.evidence import Evidence
 from distbench.trace import STATE, WHOLE
+from distbench.trace.numbers import Array, densify, measure_size
 from distbench.verdict import Finding
 
 Place = tuple[int, int]

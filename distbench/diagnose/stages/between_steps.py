@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.pair import OF_COPIES
-from distbench.compare.arrays.values import measure_errors, measure_finite
 from distbench.compare.comparison import Judged
 from distbench.diagnose.causes.explain import is_vague
 from distbench.diagnose.stages.links import Chain, sort_key
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, STATE, UPDATED
+from distbench.trace.numbers import measure_errors, measure_finite
 from distbench.verdict import Finding
 
 _BEYOND = 1e-5

@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 
 from distbench.compare.arrays.copies import are_same
-from distbench.compare.arrays.values import Array, densify
 from distbench.compare.comparison import Judged
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, TraceKey, get_numbers
+from distbench.trace.numbers import Array, densify
 from distbench.verdict import Finding
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from distbench.compare.arrays.values import measure_errors
 from distbench.compare.comparison import Judged
 from distbench.diagnose.clues.cases import take_rows
 from distbench.trace import WHOLE, Trace
+from distbench.trace.numbers import measure_errors
 
 _FEW = 4
 """So many bounds may lie between two values, each within one of what it should be."""

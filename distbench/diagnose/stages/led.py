@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from distbench.compare.arrays.values import densify
 from distbench.compare.comparison import Judged
 from distbench.compare.nature.grouping import Nature, find_nature
 from distbench.compare.state.led_shards import find_leader
 from distbench.compare.state.measured_noise import measure_noise
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED
+from distbench.trace.numbers import densify
 from distbench.verdict import Finding
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from distbench.codes import CODES
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, are_near, are_same_factors, fit_ratio
-from distbench.compare.arrays.values import Array, are_equal, densify, measure_size
 from distbench.compare.comparison import Judged
 from distbench.evidence import Evidence
 from distbench.trace import (
@@ -27,6 +26,7 @@ from distbench.trace import (
     TraceKey,
     VariableInfo,
 )
+from distbench.trace.numbers import Array, are_equal, densify, measure_size
 from distbench.verdict import Finding
 
 _OF_OWN = ("missing-reduction", "slot-from-local-gradient")

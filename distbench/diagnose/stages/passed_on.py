@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from distbench.compare.arrays.values import densify, measure_norm
 from distbench.compare.comparison import Judged
 from distbench.diagnose.stages.links import Chain
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE
+from distbench.trace.numbers import densify, measure_norm
 
 
 def list_passed_on(

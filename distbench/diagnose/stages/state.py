@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.copies import are_recorded_alike
-from distbench.compare.arrays.values import densify, measure_size
 from distbench.compare.comparison import Judged
 from distbench.compare.state.leading import is_number
 from distbench.diagnose.stages.links import Chain
@@ -23,6 +22,7 @@ from distbench.trace import (
     VariableInfo,
     get_numbers,
 )
+from distbench.trace.numbers import densify, measure_size
 from distbench.verdict import Finding
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from distbench.compare.arrays.changes import Changes, change_alike, find_changes
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME, are_same_factors
-from distbench.compare.arrays.values import Array, are_equal, densify, measure_size
 from distbench.compare.state.results import SCALED
 from distbench.compare.state.totals import is_extreme
 from distbench.diagnose.causes.explain import Explained, is_vague
@@ -20,6 +19,7 @@ from distbench.diagnose.clues.fit import fit_cases
 from distbench.diagnose.hypotheses.collected import UNCLEARED, foretell_collected
 from distbench.diagnose.names import name_replicas
 from distbench.trace import STATE, Phase
+from distbench.trace.numbers import Array, are_equal, densify, measure_size
 from distbench.verdict import Finding
 
 _ADD_UP = "Aggregation SUM adds up what each replica adds."

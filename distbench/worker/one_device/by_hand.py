@@ -21,6 +21,7 @@ from distbench.trace import (
     Values,
     get_numbers,
 )
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.decayed import LEAST, decay_again
 from distbench.worker.one_device.feeder import Feeder, Start, keep
 from distbench.worker.one_device.held_against import (
@@ -48,7 +49,7 @@ from distbench.worker.one_device.sums import (
 from distbench.worker.one_device.undetermined import find_undetermined
 from distbench.worker.one_device.weighed_tapes import weigh_tapes
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_near, have_same_bits, widen
+from distbench.worker.state.values import are_near, have_same_bits
 
 _LED = ("reduced_gradient", "variable")
 """Phases in which the state by hand shows whether a sum was the right one."""
@@ -193,7 +194,7 @@ def _is_sum(value: Value, total: Value, dtype: str | None) -> bool:
 
     What has none is Inf or NaN by the order of the addends.
     """
-    wide = widen(value), widen(total)
+    wide = densify(value), densify(total)
     finite, other = (np.isfinite(numbers) for numbers in wide)
     if not np.array_equal(finite, other):
         return False

@@ -12,11 +12,12 @@ import tensorflow as tf
 from distbench.evidence import Tier
 from distbench.examples import Counted
 from distbench.trace import WHOLE, Trace, Value
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.ordered import Ordering
 from distbench.worker.one_device.rearranged import Gradients, Order, Rearranged
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.twins import Twins
-from distbench.worker.state.values import are_near, count_digits, find_half, widen
+from distbench.worker.state.values import are_near, count_digits, find_half
 
 _MOST = 256
 """Examples of a batch: each is a few runs of a step."""
@@ -162,7 +163,7 @@ def list_by_place(step: Rearranged, names: Sequence[str]) -> list[str]:
 
 def _adds_up(due: Value, whole: Value, apart: Sequence[Value], dtype: str) -> bool:
     """Whether one change is the sum of others; not where so many are too coarse."""
-    values = [widen(due), widen(whole), *map(widen, apart)]
+    values = [densify(due), densify(whole), *map(densify, apart)]
     share = _ROUNDINGS * len(apart) * 2.0 ** -count_digits(dtype)
     if share > find_half(dtype):
         return False
@@ -182,7 +183,7 @@ def _list_changed(due: Gradients, found: Gradients) -> frozenset[str]:
     return frozenset(
         key.variable
         for key, value in due.items()
-        if is_other or not np.array_equal(widen(value), widen(found[key]))
+        if is_other or not np.array_equal(densify(value), densify(found[key]))
     )
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.trace import SparseRows, Value, change_numbers
-from distbench.worker.state.values import are_near, count_digits, widen
+from distbench.trace.numbers import densify
+from distbench.worker.state.values import are_near, count_digits
 
 Rows = npt.NDArray[np.int64]
 
@@ -24,7 +25,7 @@ def take_form(own: Value, seen: Value, handed: tuple[Value, ...]) -> Value | Non
     if not _are_inside(own, seen, *handed):
         return None
     if not isinstance(own, SparseRows):
-        return widen(seen).astype(own.dtype) if isinstance(seen, SparseRows) else None
+        return densify(seen).astype(own.dtype) if isinstance(seen, SparseRows) else None
     if not own.indices.size:
         return None
     rows = np.sort(own.indices)
@@ -32,7 +33,7 @@ def take_form(own: Value, seen: Value, handed: tuple[Value, ...]) -> Value | Non
         return None
     if not np.array_equal(np.unique(rows), _find_touched(rows, handed)):
         return None
-    wide, due = widen(seen), widen(own)
+    wide, due = densify(seen), densify(own)
     if not np.isfinite(wide).all() or not np.isfinite(due).all():
         return None
     counts = own.count_rows()
@@ -57,7 +58,7 @@ def move_sums(formed: Value, seen: Value, rng: np.random.Generator) -> Value:
     for value in (formed, seen):
         if isinstance(value, SparseRows):
             size = replace(value, values=np.abs(value.values))
-            most = np.maximum(most, widen(size))
+            most = np.maximum(most, densify(size))
             slices += int(value.count_rows().max(initial=0))
 
     def move(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,10 +11,11 @@ from distbench.errors import BadInputError
 from distbench.fault import Fault
 from distbench.trace import INITIAL, WHOLE, Trace, Value
 from distbench.trace.dtypes import is_floating
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.left_out import LeftOut
 from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
-from distbench.worker.state.values import have_same_bits, widen
+from distbench.worker.state.values import have_same_bits
 
 
 def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
@@ -53,7 +54,7 @@ def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
 
 
 def _is_finite(gradient: Value) -> bool:
-    return bool(np.isfinite(widen(gradient)).all())
+    return bool(np.isfinite(densify(gradient)).all())
 
 
 def _moves(recorded: Trace, paths: set[str]) -> bool:

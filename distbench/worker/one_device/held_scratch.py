@@ -15,15 +15,11 @@ import numpy.typing as npt
 
 from distbench.evidence import Tier
 from distbench.trace import PHASES, STATE, Trace, TraceKey, Value, Values
+from distbench.trace.numbers import densify, measure_finite
 from distbench.worker.one_device.held_state import take_holding
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.handles import Handles, list_written
-from distbench.worker.state.values import (
-    are_near,
-    count_digits,
-    measure_largest,
-    widen,
-)
+from distbench.worker.state.values import are_near, count_digits
 
 
 def hold_scratch(
@@ -65,9 +61,9 @@ def hold_scratch(
 def _is_near(recorded: Trace, key: TraceKey, due: Value, own: Value) -> bool:
     """Whether a step makes the same in two ways: of state, what it changes in it."""
     before = recorded.get(key.before) if key.phase in STATE else None
-    start: npt.NDArray[Any] = np.zeros(()) if before is None else widen(before)
+    start: npt.NDArray[Any] = np.zeros(()) if before is None else densify(before)
     dtype = recorded.dtypes.get(key.variable)
-    noise = 2.0 ** (2 - count_digits(dtype or "float32")) * measure_largest(start)
+    noise = 2.0 ** (2 - count_digits(dtype or "float32")) * measure_finite(start)
     return are_near(
-        widen(due) - start, widen(own) - start, dtype, find_noise=lambda: noise
+        densify(due) - start, densify(own) - start, dtype, find_noise=lambda: noise
     )

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from distbench.evidence import Tier
 from distbench.trace import Trace, TraceKey
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.feeder import Feeder, Start
-from distbench.worker.state.values import are_near, widen
+from distbench.worker.state.values import are_near
 from distbench.worker.taps.collect import State
 
 _Number = npt.NDArray[np.generic]
@@ -120,8 +121,8 @@ def _measure_distance(observed: Trace, expected: Trace) -> float:
         seen = observed.get(key)
         if key.phase != "variable" or key.variable in own or seen is None:
             continue
-        due = widen(value)
+        due = densify(value)
         size = float(np.max(np.abs(due), initial=0.0)) or 1.0
-        error = float(np.max(np.abs(widen(seen) - due), initial=0.0))
+        error = float(np.max(np.abs(densify(seen) - due), initial=0.0))
         found = max(found, error / size)
     return found

@@ -10,6 +10,7 @@ import numpy as np
 
 from distbench.scenario.choices import LARGER
 from distbench.trace import WHOLE, Phase, Trace, Value
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import (
     are_multiples,
@@ -20,7 +21,7 @@ from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.intercept import replace_attribute
-from distbench.worker.state.values import are_near, widen
+from distbench.worker.state.values import are_near
 
 _ENOUGH = 32.0
 """As many times larger gradients are larger than a clip in use, if one is there."""
@@ -82,7 +83,7 @@ def _is_larger(made: Trace, recorded: Trace) -> bool:
 
 
 def _measure(value: Value | None) -> float:
-    return 0.0 if value is None else float(np.max(np.abs(widen(value)), initial=0.0))
+    return 0.0 if value is None else float(np.max(np.abs(densify(value)), initial=0.0))
 
 
 def _limits_multiplied(feeder: Feeder, recorded: Trace) -> bool:
@@ -133,7 +134,7 @@ def _collect(reference: Reference) -> Trace | None:
     values = session.make_values()
     session.collect_taps(0, values, replica=WHOLE, phases=phases)
     made = reference.make_trace("larger", values)
-    finite = all(np.isfinite(widen(value)).all() for _, value in made.select())
+    finite = all(np.isfinite(densify(value)).all() for _, value in made.select())
     return made if finite else None
 
 

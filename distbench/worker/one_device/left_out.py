@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distbench.fault import Fault
+from distbench.trace.numbers import densify
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import have_same_bits, widen
+from distbench.worker.state.values import have_same_bits
 from distbench.worker.stepping.injected import FaultySteps
 
 if TYPE_CHECKING:
@@ -100,14 +101,14 @@ class LeftOut:
         # What keeps a NaN has left nothing out, before its variable shows that.
         slots = {v.path for v in self._session.variables if v.of}
         keys = [key for key in before if key[0] in self._model | slots]
-        if not all(np.isfinite(widen(after[key])).all() for key in keys):
+        if not all(np.isfinite(densify(after[key])).all() for key in keys):
             return False
         nothing = [Fault.corrupt(0, step, factor=0.0)]
         zeroing = FaultySteps(self._session, nothing, as_whole=True).find(step)
         zeroed = None if zeroing is None else self._run(zeroing, batch, before)
         # A product with 0 may be -0.
         return zeroed is not None and all(
-            np.array_equal(widen(zeroed[key]), widen(after[key])) for key in keys
+            np.array_equal(densify(zeroed[key]), densify(after[key])) for key in keys
         )
 
     def _is_kept(self, before: State, after: State) -> bool:

@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 
 from distbench.trace import Trace, TraceKey, Value
-from distbench.worker.state.values import are_near, widen
+from distbench.trace.numbers import densify
+from distbench.worker.state.values import are_near
 
 
 def make_up(
@@ -34,7 +35,7 @@ def make_up(
 
     def is_sum(key: TraceKey, value: Value, weights: Sequence[float]) -> bool:
         parts = [recorded.get(replace(key, replica=r)) for r in range(len(weights))]
-        known = [widen(part) for part in parts if part is not None]
+        known = [densify(part) for part in parts if part is not None]
         if len(known) < len(parts):
             return True
         shares = [w * part for w, part in zip(weights, known, strict=True)]

@@ -15,10 +15,10 @@ import numpy as np
 
 from distbench.evidence import Tier
 from distbench.trace import COMPUTED, Trace
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.probes import repeat_examples
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.one_device.terms import SAME, ask_terms, run_term
-from distbench.worker.state.values import widen
 from distbench.worker.stepping.steps import Step
 
 
@@ -64,7 +64,7 @@ def _is_odd(recorded: Trace, probes: Mapping[str, Trace]) -> bool:
     for key, value in found:
         others = [trace.get(key) for trace in repeated]
         once, twice, thrice = (
-            None if one is None else widen(one) for one in (value, *others)
+            None if one is None else densify(one) for one in (value, *others)
         )
         if once is None or twice is None or thrice is None:
             return False

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from distbench.trace import TraceKey
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.rearranged import Gradients, Order, Rearranged
-from distbench.worker.state.values import are_near, widen
+from distbench.worker.state.values import are_near
 
 _MOVES = 3
 """Roundings under all of which another order changes a gradient that it leads."""
@@ -67,7 +68,7 @@ def _measure(due: Gradients, found: Gradients, key: TraceKey) -> float:
         return 0.0
     if key not in due:
         return math.inf
-    wanted, seen = widen(due[key]), widen(found[key])
+    wanted, seen = densify(due[key]), densify(found[key])
     if wanted.shape != seen.shape:
         return math.inf
     change, size = np.linalg.norm(seen - wanted), np.linalg.norm(wanted)

@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.evidence import Tier
 from distbench.trace import Phase, Trace
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import (
     are_multiples,
@@ -17,7 +18,7 @@ from distbench.worker.one_device.held_against import (
     take_whole,
 )
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import are_near, multiply, widen
+from distbench.worker.state.values import are_near, multiply
 
 _PARTS = (2.0**-5, 2.0**-10, 2.0**-15)
 """As what part of themselves gradients may be small enough for a clip in use."""
@@ -71,7 +72,7 @@ def _changes_all(trace: Trace) -> bool:
     for key, value, handed in pair_handed(trace):
         if handed is None:
             return False
-        if np.any(widen(value)):
+        if np.any(densify(value)):
             if are_near(value, handed, trace.dtypes.get(key.variable)):
                 return False
             seen.add(key.step)
@@ -81,6 +82,6 @@ def _changes_all(trace: Trace) -> bool:
 def _are_there(trace: Trace) -> bool:
     """Whether each step reduces something."""
     there = {
-        key.step for key, value in trace.select(phase=_HANDED) if np.any(widen(value))
+        key.step for key, value in trace.select(phase=_HANDED) if np.any(densify(value))
     }
     return there == set(range(trace.steps))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from distbench.trace import SparseRows, Trace, TraceKey, Value, Values, get_numbers
 from distbench.trace.dtypes import find_dtype
-from distbench.worker.state.values import widen
+from distbench.trace.numbers import densify
 
 Numbers = npt.NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Sum:
     def add_up(self, values: Sequence[Value]) -> Value:
         """The sum of a variable's gradients, one for each replica."""
         own = get_numbers(values[0]).dtype
-        addends = [widen(values[replica]) for replica in self.kept]
+        addends = [densify(values[replica]) for replica in self.kept]
         if not self.narrow:
             total = self.factor * np.sum(addends, axis=0)
             return _pack(total.astype(own), values)
@@ -146,7 +146,7 @@ def mix_sums(observed: Trace, fed: Sequence[Trace], left: Sequence[Trace]) -> Tr
     """
     values: Values[TraceKey] = Values()
     for key, value in fed[0].values.items():
-        sums = [widen(trace.values[key]) for trace in fed]
+        sums = [densify(trace.values[key]) for trace in fed]
         total = sums[0]
         reduced = observed.get(replace(key, phase="reduced_gradient"))
         # One that is handed flat, or packed with a statistic, has places of its own.
@@ -155,12 +155,12 @@ def mix_sums(observed: Trace, fed: Sequence[Trace], left: Sequence[Trace]) -> Tr
         seen, after = observed.get(place), [trace.get(place) for trace in left]
         if (
             seen is not None
-            and (scaled := _match_scaled(widen(seen), sums)) is not None
+            and (scaled := _match_scaled(densify(seen), sums)) is not None
         ):
             total = scaled
         elif seen is not None and all(v is not None for v in after):
-            known = [widen(v) for v in after if v is not None]
-            total, _ = _pick(widen(seen), sums, known)
+            known = [densify(v) for v in after if v is not None]
+            total, _ = _pick(densify(seen), sums, known)
         values[key] = _pack(total.astype(get_numbers(value).dtype), [value])
     return replace(fed[0], values=values)
 

@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from distbench.trace import COMPUTED, WHOLE, TraceKey, Value
-from distbench.worker.state.values import (
-    find_half,
-    have_same_bits,
-    measure_gap,
-    measure_largest,
-    widen,
-)
+from distbench.trace.numbers import densify, measure_finite, measure_gap
+from distbench.worker.state.values import find_half, have_same_bits
 
 if TYPE_CHECKING:
     from distbench.worker.one_device.reference import Reference
@@ -53,7 +48,7 @@ def are_alike(
         keys = [key for key in own if key.phase == phase]
         gap = max((_measure(own[key], found[key]) for key in keys), default=0.0)
         if gap and gap > find_half(dtype) * max(
-            measure_largest(widen(own[key])) for key in keys
+            measure_finite(densify(own[key])) for key in keys
         ):
             return False
     return True
@@ -61,4 +56,4 @@ def are_alike(
 
 def _measure(left: Value, right: Value) -> float:
     same = have_same_bits(left, right)
-    return 0.0 if same else measure_gap(widen(left), widen(right))
+    return 0.0 if same else measure_gap(densify(left), densify(right))

@@ -9,10 +9,11 @@ import numpy as np
 
 from distbench.evidence import Tier
 from distbench.trace import WHOLE, Phase, Trace, TraceKey, Values
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import fit_part, widen
+from distbench.worker.state.values import fit_part
 from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
 from distbench.worker.taps.terms import find_terms
@@ -134,7 +135,9 @@ def _is_multiple(seen: np.ndarray, due: np.ndarray) -> bool:
 def _join(trace: Trace, step: int, replica: int) -> np.ndarray:
     """The local gradients of a step in one row."""
     found = trace.select(step=step, phase="local_gradient", replica=replica)
-    own = sorted(((k.variable, widen(v).ravel()) for k, v in found), key=lambda x: x[0])
+    own = sorted(
+        ((k.variable, densify(v).ravel()) for k, v in found), key=lambda x: x[0]
+    )
     return np.concatenate([value for _, value in own] or [np.zeros(0)])
 
 
@@ -147,7 +150,7 @@ def _add_up(terms: list[Trace], recorded: Trace) -> bool:
         parts = [found for term in terms if (found := term.get(key)) is not None]
         if len(parts) < len(terms):
             return False
-        rest = np.sum([widen(part) for part in parts], axis=0) - widen(value)
-        if np.linalg.norm(rest) > SAME * np.linalg.norm([widen(p) for p in parts]):
+        rest = np.sum([densify(part) for part in parts], axis=0) - densify(value)
+        if np.linalg.norm(rest) > SAME * np.linalg.norm([densify(p) for p in parts]):
             return False
     return bool(due)

@@ -22,17 +22,12 @@ from distbench.trace import (
     Value,
     Values,
 )
+from distbench.trace.numbers import densify, measure_gap
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import take_whole
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
-from distbench.worker.state.values import (
-    count_digits,
-    find_counts,
-    measure_gap,
-    perturb,
-    widen,
-)
+from distbench.worker.state.values import count_digits, find_counts, perturb
 from distbench.worker.stepping.program import count_batch, take_examples
 from distbench.worker.taps.collect import State, put_back
 
@@ -82,8 +77,8 @@ class Twins:
         if tier == "free" and key.step > 0:
             return 0.0
         moved = [t.get(key.at(WHOLE)) for t in twins if not t.notes.get("permuted")]
-        due = widen(value)
-        wide = [widen(other) for other in moved if other is not None]
+        due = densify(value)
+        wide = [densify(other) for other in moved if other is not None]
         gap = max((measure_gap(due, array) for array in wide), default=0.0)
         return _MARGIN * gap if np.isfinite(gap) else 0.0
 

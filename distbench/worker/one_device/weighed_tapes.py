@@ -14,12 +14,13 @@ import numpy as np
 
 from distbench.evidence import Tier
 from distbench.trace import UPDATED, WHOLE, Phase, Trace
+from distbench.trace.numbers import densify
 from distbench.worker.one_device.decayed import LEAST
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.sums import Sum
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.process.intercept import replace_attribute
-from distbench.worker.state.values import are_near, widen
+from distbench.worker.state.values import are_near
 
 _GRADIENTS: tuple[Phase, ...] = ("local_gradient", "reduced_gradient")
 
@@ -53,7 +54,7 @@ def weigh_tapes(
         found = [_take_steps(feeder, tier, way, way.factor) for way in ways]
         none = replace(every, factor=0.0)
         silent = _take_steps(feeder, tier, none, 0.0)
-        if not all(np.isfinite(widen(v)).all() for v in silent.values.values()):
+        if not all(np.isfinite(densify(v)).all() for v in silent.values.values()):
             # Whoever divides by their size has to have some.
             silent = _take_steps(feeder, tier, none, LEAST)
         found.append(silent)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from distbench.trace import SparseRows, Value, get_numbers
 from distbench.trace.dtypes import find_digits, is_floating
+from distbench.trace.numbers import densify, measure_finite, measure_gap
 
 _WIDE = 53
 """Significand bits of float64, in which whole numbers are compared."""
@@ -26,7 +26,7 @@ def have_same_bits(left: Value | None, right: Value) -> bool:
     if left is None or left is right:
         return True
     if isinstance(left, SparseRows) or isinstance(right, SparseRows):
-        return bool(np.array_equal(widen(left), widen(right), equal_nan=True))
+        return bool(np.array_equal(densify(left), densify(right), equal_nan=True))
     return left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
@@ -47,10 +47,10 @@ def are_near(
         part: As what part of the left one the right one is meant.
         find_noise: How far apart any element may be all the same; asked if it matters.
     """
-    wide = widen(left) * part, widen(right)
+    wide = densify(left) * part, densify(right)
     share = find_half(dtype or get_numbers(left).dtype.name)
     gap = measure_gap(*wide)
-    return gap <= share * measure_largest(wide[0]) or gap <= find_noise()
+    return gap <= share * measure_finite(wide[0]) or gap <= find_noise()
 
 
 def find_half(dtype: str) -> float:
@@ -58,42 +58,15 @@ def find_half(dtype: str) -> float:
     return float(2.0 ** (-count_digits(dtype) / 2))
 
 
-def measure_gap(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> float:
-    """How far apart two elements in the same place are at most; equal Inf or NaN is 0.
-
-    Infinite where one alone has such a number, and between two shapes.
-    """
-    if left.shape != right.shape:
-        return math.inf
-    with np.errstate(invalid="ignore"):
-        gaps = np.asarray(np.abs(right - left))
-    if not np.isfinite(gaps).all():
-        gaps[(left == right) | (np.isnan(left) & np.isnan(right))] = 0.0
-        gaps[np.isnan(gaps)] = math.inf
-    return float(np.max(gaps, initial=0.0))
-
-
-def measure_largest(array: npt.NDArray[np.float64]) -> float:
-    """The largest size of an element, but for those that are Inf or NaN."""
-    sizes = np.abs(array)
-    return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
-
-
 def fit_part(left: Value | None, right: Value | None) -> float:
     """As what part of one value another is nearest to it; 1 where nothing tells."""
     if left is None or right is None:
         return 1.0
-    wide = widen(left), widen(right)
+    wide = densify(left), densify(right)
     size = float(np.vdot(wide[0], wide[0]))
     if wide[0].shape != wide[1].shape or size == 0:
         return 1.0
     return float(np.vdot(*wide)) / size
-
-
-def widen(value: Value) -> npt.NDArray[np.float64]:
-    """A value in float64, and dense."""
-    dense = value.to_dense() if isinstance(value, SparseRows) else value
-    return np.asarray(dense, np.float64)
 
 
 def make_alike(value: Value, seen: Value | None) -> Value:

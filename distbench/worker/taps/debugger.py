@@ -29,9 +29,9 @@ from distbench.trace import (
     Value,
     get_numbers,
 )
+from distbench.trace.numbers import densify
 from distbench.worker.process.op_by_op import run_op_by_op
 from distbench.worker.process.sources import is_own_file
-from distbench.worker.state.values import widen
 from distbench.worker.taps.board import TapPoint
 
 NAME = "tap"
@@ -74,7 +74,7 @@ class Tap:
         """⟨value, expected⟩ ÷ ⟨expected, expected⟩; NaN where nothing was expected."""
         if self.expected is None:
             return float("nan")
-        value, expected = widen(self.value), widen(self.expected)
+        value, expected = densify(self.value), densify(self.expected)
         size = float(np.vdot(expected, expected))
         if value.shape != expected.shape or size == 0:
             return float("nan")
@@ -156,7 +156,7 @@ class Debugger:
         """Whether it is no value that was shown, on its way past another tap."""
         place = (tap.step, call, tap.phase, tap.variable)
         before = self._shown.get(place)
-        self._shown[place] = value = widen(tap.value)
+        self._shown[place] = value = densify(tap.value)
         return before is None or not np.array_equal(before, value, equal_nan=True)
 
     def _is_meant(self, phase: Phase, variable: str, replica: int) -> bool:
@@ -270,7 +270,7 @@ def _read(tensor: Any) -> Value:
 def _describe(value: Value) -> str:
     array = get_numbers(value)
     kind = f" in {len(value.indices)} rows" if isinstance(value, SparseRows) else ""
-    norm = float(np.linalg.norm(widen(value)))
+    norm = float(np.linalg.norm(densify(value)))
     text = f"{array.dtype.name} {tuple(value.shape)}{kind}, norm {norm:.7g}"
     if array.size > _SHOWN:
         return text
