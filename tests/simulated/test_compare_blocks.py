@@ -13,12 +13,12 @@ from swept import swept
 from training_simulator import RIGHT, TRAINED, Fault, observe, reduce_with
 
 from distbench.compare import comparison
-from distbench.compare.arrays import bounds, values
+from distbench.compare.arrays import bounds
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.comparison import Judged, compare_evidence
 from distbench.diagnose.judge import judge
 from distbench.fed import Fed
-from distbench.trace import Trace, Values, shelf
+from distbench.trace import Trace, Values, numbers, shelf
 from distbench.verdict import Status
 
 
@@ -47,7 +47,7 @@ def test_blocks_of_numbers_come_to_what_the_whole_does(
 ) -> None:
     evidence = observe(FAULTS[name], tier=tier, replicas=4)
     whole = compare_evidence(evidence)
-    for module in (values, bounds, comparison):
+    for module in (numbers, bounds, comparison):
         monkeypatch.setattr(module, "BLOCK", 3)
     parts = compare_evidence(evidence)
     assert describe(parts) == describe(whole)

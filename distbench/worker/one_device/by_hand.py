@@ -21,7 +21,7 @@ from distbench.trace import (
     Values,
     get_numbers,
 )
-from distbench.trace.numbers import densify
+from distbench.trace.numbers import densify, is_finite
 from distbench.worker.one_device.decayed import LEAST, decay_again
 from distbench.worker.one_device.feeder import Feeder, Start, keep
 from distbench.worker.one_device.held_against import (
@@ -228,7 +228,7 @@ def _feed_none(feeder: Feeder, tier: Tier, observed: Trace, right: Sum) -> Trace
     none = replace(right, factor=0.0)
     found = _feed_way(feeder, tier, observed, none)
     state = Values(found.values).keep(lambda key: key.phase in STATE)
-    if all(np.isfinite(np.asarray(value)).all() for value in state.values()):
+    if all(map(is_finite, state.values())):
         return found
     least = replace(right, factor=LEAST)
     return _feed_sum(feeder, tier, add_gradients(observed, least), none)

@@ -40,7 +40,7 @@ def rerun_earlier(
     session = reference.session
     session.program.turn_to(tier)
     model = {v.path for v in session.variables if v.role == "variable"}
-    starts = reference.starts[tier]
+    starts = reference.starts.list_whole(tier)
     # Steps that were traced before may have lost their taps to a replay.
     whole = session.make_step(any_size=reference.shard_step.any_size)
     shard = whole

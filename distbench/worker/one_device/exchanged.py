@@ -50,12 +50,12 @@ def give_exchanged(
             with session.guard("step"):
                 if whole_step.trace([batch]) is not graph:
                     continue
-            reference.restore_whole(tier, step)
+            reference.starts.restore_whole(tier, step)
             reference.run_whole(step, batch, whole_step)
             for name, steps in batches.items():
                 shards = steps[step] if step < len(steps) and name in found else {}
                 for replica, shard in shards.items():
-                    reference.restore_shard(tier, step, replica)
+                    reference.starts.restore_shard(tier, step, replica)
                     try:
                         with (
                             exchanged.give(),

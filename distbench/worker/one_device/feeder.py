@@ -165,7 +165,7 @@ class Feeder:
                     fed = select_gradients(observed, "reduced_gradient", step, replica)
                     if not fed:
                         continue
-                    reference.restore_shard(tier, step, replica)
+                    reference.starts.restore_shard(tier, step, replica)
                     with reference.led_steps.feed(fed, shard) as led:
                         reference.run_shard(step, shard, led)
                     session.collect_taps(step, values, replica=replica, phases=COMPUTED)

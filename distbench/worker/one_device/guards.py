@@ -9,9 +9,9 @@ import numpy as np
 
 from distbench.errors import BadInputError
 from distbench.fault import Fault
-from distbench.trace import INITIAL, WHOLE, Trace, Value
+from distbench.trace import INITIAL, WHOLE, Trace
 from distbench.trace.dtypes import is_floating
-from distbench.trace.numbers import densify
+from distbench.trace.numbers import is_finite
 from distbench.worker.one_device.left_out import LeftOut
 from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
@@ -37,7 +37,7 @@ def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
     if not session.tapped:
         return False
     gradients = recorded.select(phase="local_gradient", replica=WHOLE)
-    if not all(_is_finite(gradient) for _, gradient in gradients):
+    if not all(is_finite(gradient) for _, gradient in gradients):
         return False
     model = {v.path for v in session.variables if v.role == "variable" and v.trainable}
     if not _moves(recorded, model) or not runs_changed(reference, _poison):
@@ -51,10 +51,6 @@ def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
         return single.find_whole(0, batch) is not None
     except BadInputError:  # It takes no gradient by a tape, which could be changed.
         return False
-
-
-def _is_finite(gradient: Value) -> bool:
-    return bool(np.isfinite(densify(gradient)).all())
 
 
 def _moves(recorded: Trace, paths: set[str]) -> bool:

@@ -1,8 +1,9 @@
 """Shards that start from what all examples have made of state of the replicas' own.
 
-A replica goes on from its own copy, and so does its shard (`restore_shard`). Where a
-loss reads that copy, later steps depend on who got which example before. Whether they
-also depend on who has which one now, shards tell that start from one state.
+A replica goes on from its own copy, and so does its shard (`Starts.restore_shard`).
+Where a loss reads that copy, later steps depend on who got which example before.
+Whether they also depend on who has which one now, shards tell that start from one
+state.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _run(
     steps: Sequence[Mapping[int, Any]],
     joint: Collection[str],
 ) -> Recorded:
-    """What each shard gives after the first step; see `Reference.restore_shard`."""
+    """What each shard gives after the first step; see `Starts.restore_shard`."""
     session = reference.session
     values = session.make_values()
     for step, shards in enumerate(steps):

@@ -58,7 +58,7 @@ def join_kept_back(
         return None
     if kept != own:
         joined = feed(start=_start_from(observed, kept))
-    steps = len(feeder.reference.starts[tier])
+    steps = len(feeder.reference.starts.list_whole(tier))
     if kept != _find_added(feeder, tier, observed, joined, kept, steps):
         return None
     apart = _measure_distance(observed, due)
@@ -88,7 +88,7 @@ def _find_added(
     """Which of some state the replicas have as much of together, after some steps."""
     found = set(kept)
     start = _start_from(observed, kept)
-    for step, before in enumerate(feeder.reference.starts[tier][:steps]):
+    for step, before in enumerate(feeder.reference.starts.list_whole(tier)[:steps]):
         begun = start(step, before)
         for path in kept:
             after = joined.select(step=step, phase="variable", variable=path)

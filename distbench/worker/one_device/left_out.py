@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distbench.fault import Fault
-from distbench.trace.numbers import densify
+from distbench.trace.numbers import densify, is_finite
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import have_same_bits
 from distbench.worker.stepping.injected import FaultySteps
@@ -101,7 +101,7 @@ class LeftOut:
         # What keeps a NaN has left nothing out, before its variable shows that.
         slots = {v.path for v in self._session.variables if v.of}
         keys = [key for key in before if key[0] in self._model | slots]
-        if not all(np.isfinite(densify(after[key])).all() for key in keys):
+        if not all(is_finite(after[key]) for key in keys):
             return False
         nothing = [Fault.corrupt(0, step, factor=0.0)]
         zeroing = FaultySteps(self._session, nothing, as_whole=True).find(step)

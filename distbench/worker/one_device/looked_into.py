@@ -50,11 +50,11 @@ def look_inside(
         with session.board.set_aside():
             by = session.make_step(any_size=reference.shard_step.any_size)
             led = FedSteps(session)
-            reference.restore_whole(tier, 0)
+            reference.starts.restore_whole(tier, 0)
             reference.run_whole(0, batch, by)
             session.collect_taps(0, values, replica=WHOLE, phases=COMPUTED)
             for replica, shard in enumerate(reference.sizes.cut(0, batch)):
-                reference.restore_shard(tier, 0, replica)
+                reference.starts.restore_shard(tier, 0, replica)
                 reference.run_led(0, shard, by, led)
                 session.collect_taps(0, values, replica=replica, phases=COMPUTED)
         notes = session.board.note_intermediates()

@@ -116,7 +116,7 @@ class _Meeting:
         taken: list[list[_Number]] = []
         left: list[State] = []
         for replica, shard in enumerate(shards):
-            reference.restore_shard(self._tier, step, replica)
+            reference.starts.restore_shard(self._tier, step, replica)
             with self._exchanged.give():
                 reference.run_shard(step, shard, self._shard_step)
             if not self._exchanged.is_complete:

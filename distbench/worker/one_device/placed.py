@@ -56,7 +56,7 @@ def find_placed(
     if not names:
         return None
     try:
-        reference.restore_whole(tier, 0)
+        reference.starts.restore_whole(tier, 0)
         reference.run_whole(0, batch, reference.keeping)
         with session.guard("step"), reference.exchanged.give():
             by.trace([batch])

@@ -94,9 +94,9 @@ class Rearranged:
         batch: Any = take_examples(self.batch, order)
         values = reference.session.make_values()
         if replica == WHOLE:
-            reference.restore_whole(self.tier, step)
+            reference.starts.restore_whole(self.tier, step)
         else:
-            reference.restore_shard(self.tier, step, replica)
+            reference.starts.restore_shard(self.tier, step, replica)
         if move:
             start = reference.session.read_state()
             moved = self._twins.move(self.tier, move, step, start)

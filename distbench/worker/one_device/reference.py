@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from distbench.worker.one_device.handed import Handed
 from distbench.worker.one_device.left_out import LeftOut
 from distbench.worker.one_device.narrowest import find_narrowest
 from distbench.worker.one_device.open_step import find_open_step
+from distbench.worker.one_device.starts import Starts
 from distbench.worker.one_device.taken_twice import repeats_step
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.handles import Handles, find_written, find_written_late
@@ -57,8 +58,7 @@ class Reference:
         self.replicas = replicas
         program = session.program
         batch = self.draw(0)
-        self.starts: dict[Tier, list[State]] = {}
-        self._own_starts: dict[Tier, list[tuple[State, ...]]] = {}
+        self.starts = Starts(session)
         self.examples = count_batch(batch)
         with session.guard("data"):
             self.sizes = find_sizes(program, scenario, replicas)
@@ -153,7 +153,7 @@ class Reference:
         To run the steps once more, from there or from elsewhere.
         """
         self.session.program.turn_to(tier)
-        for step, before in enumerate(self.starts[tier]):
+        for step, before in enumerate(self.starts.list_whole(tier)):
             yield step, self.draw(step), before
 
     def run_whole(self, step: int, batch: Any, by: Step | None = None) -> None:
@@ -228,7 +228,7 @@ class Reference:
         """Run a replica's step on a shard, from its state, and keep what it computes.
 
         Args:
-            tier: From whose states it starts, see `restore_shard`.
+            tier: From whose states it starts, see `Starts.restore_shard`.
             step: Its number.
             replica: Whose shard.
             batch: The shard.
@@ -240,7 +240,7 @@ class Reference:
         Returns:
             False, and nothing is kept, where a program takes a whole batch alone.
         """
-        self.restore_shard(tier, step, replica, joint)
+        self.starts.restore_shard(tier, step, replica, joint)
         if not self.runs_shard(step, batch, by):
             return False
         self.session.collect_taps(step, values, replica=replica, phases=phases)
@@ -252,15 +252,13 @@ class Reference:
         values = session.make_values()
         session.collect_state(INITIAL, self.initial, values, replica=WHOLE)
         state = self.initial
-        starts = self.starts[tier] = []
-        own_starts = self._own_starts[tier] = []
+        self.starts.forget(tier)
         own: list[State] = [{} for _ in self.shards]
         digests: list[str] = []
         session.program.turn_to(tier, anew=True)
         for step in range(self.scenario.steps):
             before = self.start_of(tier, step, state)
-            starts.append(self._put_away(before))
-            own_starts.append(tuple(map(self._put_away_own, own)))
+            self.starts.keep(tier, before, own)
             batch = self.draw(step)
             digests.append(digest_batch(batch))
             session.restore_state(before)
@@ -313,41 +311,6 @@ class Reference:
     def keeps_own(self) -> bool:
         """Whether replicas have state for themselves."""
         return bool(self._own)
-
-    def restore_whole(self, tier: Tier, step: int) -> None:
-        """Set the state from which the global batch starts a step of a tier."""
-        self.session.program.turn_to(tier)
-        self.session.restore_state(self.starts[tier][step])
-
-    def restore_shard(
-        self, tier: Tier, step: int, replica: int, joint: Collection[str] = ()
-    ) -> None:
-        """Set the state from which a replica's shard starts a step, alone.
-
-        It is that of the global batch, but for what the replica has for itself: that
-        is what its own shard has made of it so far. What trains as the mean of such
-        copies has one value, that of the global batch.
-
-        Args:
-            tier: Which one.
-            step: Its number.
-            replica: Whose shard.
-            joint: Paths of what starts as the global batch has it all the same.
-        """
-        found = self._own_starts[tier][step][replica]
-        own = {key: value for key, value in found.items() if key[0] not in joint}
-        self.session.program.turn_to(tier)
-        self.session.restore_state({**self.starts[tier][step], **own})
-
-    def _put_away_own(self, state: State) -> State:
-        means = {v.path for v in self.session.variables if v.is_mean_of_copies}
-        return self._put_away({k: v for k, v in state.items() if k[0] not in means})
-
-    def _put_away(self, state: State) -> State:
-        """Copy a state into a table that keeps large arrays on disk."""
-        kept = self.session.make_values()
-        kept.update(state)
-        return cast(State, kept)
 
     def start_of(self, tier: Tier, step: int, state: State) -> State:
         """The state from which a step starts, given that after the one before."""

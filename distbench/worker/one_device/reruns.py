@@ -61,7 +61,7 @@ def _rerun(
     with surroundings:
         for number, batch, _ in reference.list_steps(tier):
             for replica, shard in enumerate(reference.sizes.cut(number, batch)):
-                reference.restore_shard(tier, number, replica)
+                reference.starts.restore_shard(tier, number, replica)
                 reference.run_shard(number, shard, step)
                 session.collect_taps(number, values, replica=replica, phases=COMPUTED)
     return reference.make_trace(name, values)

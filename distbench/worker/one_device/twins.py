@@ -103,7 +103,7 @@ class Twins:
     def _record(self, tier: Tier) -> tuple[Trace, ...]:
         reference = self._reference
         found = [reference.session.make_values() for _ in range(self._count)]
-        states = reference.starts[tier][:1] * self._count
+        states = [reference.starts.list_whole(tier)[0]] * self._count
         for step, batch, before in reference.list_steps(tier):
             for number, values in enumerate(found):
                 start = states[number] if tier == "free" else before
@@ -235,7 +235,7 @@ class Twins:
     def _list_counts(self, tier: Tier) -> set[tuple[str, int]]:
         """State that counts in floating point, which no rounding moves."""
         if tier not in self._counts:
-            self._counts[tier] = find_counts(self._reference.starts[tier])
+            self._counts[tier] = find_counts(self._reference.starts.list_whole(tier))
         return self._counts[tier]
 
     def _run(
