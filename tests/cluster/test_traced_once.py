@@ -190,12 +190,14 @@ def _find_open_steps() -> dict[str, bool]:
     from distbench.worker.subjects.user_program import UserProgram
 
     class Weighed:
-        def __init__(self, weigh):
+        def __init__(self, weigh, count=lambda x: 1):
             self.weigh = weigh
+            self.count = count
 
         def build(self, strategy):
             # Of the first column nothing but rounding has a gradient.
             self.kernel = tf.Variable(tf.ones([3, 1]), name="kernel")
+            self.seen = tf.Variable(0.0, trainable=False, name="seen")
 
         def replica_step(self, x):
             with tf.GradientTape() as tape:
@@ -205,10 +207,11 @@ def _find_open_steps() -> dict[str, bool]:
             context = tf.distribute.get_replica_context()
             total = context.all_reduce("sum", gradient)
             self.kernel.assign_sub(0.1 * total)
+            self.seen.assign_add(self.count(x))
             return loss
 
         def variables(self):
-            return [self.kernel]
+            return [self.kernel, self.seen]
 
         def optimizer(self):
             return ()
@@ -216,17 +219,18 @@ def _find_open_steps() -> dict[str, bool]:
         def data(self, step):
             return np.random.default_rng(step).normal(size=(16, 3)).astype("float32")
 
-    weights = {
-        "a constant": lambda x: 1 / 16,
-        "a static size or another": lambda x: 1 / (x.shape[0] or 16),
-        "a static size": lambda x: 1 / x.shape[0],
-        "a random number": lambda x: tf.random.uniform([], 1.0, 1.5),
+    programs = {
+        "a constant": Weighed(lambda x: 1 / 16),
+        "a static size or another": Weighed(lambda x: 1 / (x.shape[0] or 16)),
+        "a static size": Weighed(lambda x: 1 / x.shape[0]),
+        "a random number": Weighed(lambda x: tf.random.uniform([], 1.0, 1.5)),
+        "counts by it": Weighed(lambda x: 1 / 16, lambda x: float(x.shape[0] or 0)),
     }
     spec, strategy = open_strategy("one@cpu")
     found = {}
-    for name, weigh in weights.items():
+    for name, weighed in programs.items():
         scenario = Scenario(target="x", workload=PROGRAM, cluster="mirrored:2")
-        program = UserProgram(Weighed(weigh))
+        program = UserProgram(weighed)
         session, _ = open_session(program, scenario, strategy, spec)
         found[name] = Reference(session, scenario, 2).shard_step.any_size
     return found
@@ -239,6 +243,7 @@ def test_shards_share_a_trace_where_the_program_does_not_mind() -> None:
         "a static size or another": False,
         "a static size": False,
         "a random number": False,
+        "counts by it": False,
     }
 
 

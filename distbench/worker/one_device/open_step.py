@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from distbench.trace import COMPUTED, TraceKey, Value
@@ -44,7 +45,8 @@ def find_open_step(reference: Reference, batch: Any) -> Step | None:
         found = _compute(reference, shards[-1], step, nullcontext())
     except SubjectError:
         return None
-    return step if are_alike(own, found, reference.narrowest) else None
+    is_alike = all(map(partial(are_alike, dtype=reference.narrowest), own, found))
+    return step if is_alike else None
 
 
 def _compute(
@@ -52,12 +54,22 @@ def _compute(
     shard: Any,
     step: Step,
     surroundings: AbstractContextManager[None],
-) -> Mapping[TraceKey, Value]:
-    """Loss and local gradients of a shard in the first step."""
+) -> list[Mapping[TraceKey, Value]]:
+    """What a shard makes in the first step: loss, gradients, and what they do not lead.
+
+    What optimizers have follows from gradients, and may be made of their rounding.
+
+    Returns:
+        What are compared with each other: loss and gradients, and each other value.
+    """
     session = reference.session
-    values = session.make_values()
+    values, left = session.make_values(), session.make_values()
     session.restore_state(reference.initial)
     with surroundings:
         reference.run_shard(0, shard, step)
     session.collect_taps(0, values, replica=0, phases=COMPUTED)
-    return values
+    trained = {key.variable for key in values if key.phase == "local_gradient"}
+    own = {v.path for v in session.variables if v.role == "variable"} - trained
+    session.collect_state(0, session.read_state(own), left, replica=0)
+    session.collect_results(0, session.read_state(), left)
+    return [values, *({key: value} for key, value in left.items())]
