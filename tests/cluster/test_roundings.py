@@ -25,8 +25,13 @@ def _count(kind: str) -> int:
         tf.debugging.Assert(tf.size(given) > 0, ["nothing"])
         return given / 10.0
 
+    def guard(total):
+        norm = tf.sqrt(sum(tf.unstack(total**2)))
+        return tf.where(norm < 1e6, total, tf.zeros_like(total))
+
     hand = {
         "summed": add_up,
+        "left out if large": lambda given: guard(add_up(given)),
         "by powers of two": lambda given: add_up(given * 1024.0) / 1024.0,
         "divided before": lambda given: add_up(given / 10.0) * 10.0,
         "divided in a function": lambda given: add_up(divide(given)) * 10.0,
@@ -57,6 +62,8 @@ def _count(kind: str) -> int:
     ("kind", "count"),
     [
         ("summed", 0),
+        # What decides over a number rounds none.
+        ("left out if large", 0),
         ("by powers of two", 0),
         ("divided before", 4),
         ("divided in a function", 5),

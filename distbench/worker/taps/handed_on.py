@@ -127,7 +127,9 @@ class _Roundings:
         self._counts[place] = 0 if place in self._given else None
         if place in self._given or is_eager(tensor):
             return []
-        return self._backwards.list_sources(tensor)
+        sources = self._backwards.list_sources(tensor)
+        # A place, a size or a choice is no number that would be rounded.
+        return [s for s in sources if s.dtype.is_floating or s.dtype.is_complex]
 
 
 def _count_own(op: Any) -> int:
