@@ -79,6 +79,12 @@ def _tell_decisions(asserts: str, decides: bool) -> bool:
         is_kept = tf.cond(value[0] > 9, lambda: keep(1.0), lambda: keep(2.0))
         tf.debugging.Assert(is_kept, [value])
 
+    def assert_finite(value):
+        is_finite = tf.constant(True)
+        for _ in range(1500):  # more than Python can recurse
+            is_finite &= tf.reduce_all(tf.math.is_finite(value))
+        tf.debugging.Assert(is_finite, [value])
+
     assert_it = {
         "nothing": lambda value: None,
         "shapes": lambda value: tf.debugging.assert_equal(
@@ -87,6 +93,7 @@ def _tell_decisions(asserts: str, decides: bool) -> bool:
         # It asserts in a branch of a condition.
         "numbers": lambda value: tf.debugging.assert_less(value, 1e6),
         "that a branch was taken": assert_kept,
+        "that many are finite": assert_finite,
     }[asserts]
 
     @tf.function
@@ -108,6 +115,7 @@ def _tell_decisions(asserts: str, decides: bool) -> bool:
         ("numbers", False, False),
         ("numbers", True, True),
         ("that a branch was taken", False, True),
+        ("that many are finite", False, False),
     ],
 )
 def test_what_is_only_asserted_decides_nothing(

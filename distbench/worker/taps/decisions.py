@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,7 +52,14 @@ def has_decisions(graph: Any) -> bool:
 
     What is asserted of it decides nothing: another step is an error.
     """
-    return any(_decides(op) and not _is_asserted(op) for op in list_ops(graph))
+    asserted: set[int] = set()
+    for op in reversed(list(list_ops(graph))):  # what takes an op comes after it
+        if _decides(op) or _is_condition(op):
+            if _is_asserted(op, asserted):
+                asserted.add(id(op))
+            elif _decides(op):
+                return True
+    return False
 
 
 class Decisions:
@@ -196,11 +203,16 @@ def _decides(op: Any) -> bool:
     return op.type in (*_LIMITS, *_STAIRS)
 
 
-def _is_asserted(op: Any) -> bool:
-    """Whether assertions alone take what an op gives, or what conditions make of it."""
+def _is_asserted(op: Any, asserted: Collection[int]) -> bool:
+    """Whether assertions alone take what an op gives, or what conditions make of it.
+
+    Args:
+        op: Which one.
+        asserted: Identities of those of which that is known.
+    """
     takers = _list_takers(op)
     return bool(takers) and all(
-        _asserts(taker) or (_is_condition(taker) and _is_asserted(taker))
+        _asserts(taker) or (_is_condition(taker) and id(taker) in asserted)
         for taker in takers
     )
 
