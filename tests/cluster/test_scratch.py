@@ -81,12 +81,13 @@ def _return(kept: Any, other: Any) -> Any:
 
 def _normalise(kept: Any, other: Any) -> None:
     kept.assign(2 * other)
-    other.assign_sub(tf.tanh(kept[::-1] / tf.norm(kept)))
+    other.assign_sub(kept[::-1] / tf.norm(kept) / tf.reduce_sum(tf.abs(kept)))
 
 
 def _guard(kept: Any, other: Any) -> None:
     kept.assign(2 * other)
-    is_good = tf.reduce_all(tf.math.is_finite(kept))
+    checked = tf.debugging.check_numerics(kept, "kept")
+    is_good = tf.reduce_all(tf.math.is_finite(checked))
     other.assign_sub(tf.where(is_good, kept, tf.zeros_like(kept)))
 
 
@@ -109,6 +110,11 @@ def _rectify(kept: Any, other: Any) -> None:
     """Which is a limit: what is below 3 is lost."""
     kept.assign(2 * other)
     other.assign_sub(tf.nn.relu(kept - 3.0))
+
+
+def _saturate(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_sub(tf.sigmoid(60 * kept))
 
 
 def _count(kept: Any, other: Any) -> None:
@@ -138,7 +144,7 @@ def _limit_inside(kept: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [_limit, _rectify, _count, _round, _cut, _branch, _limit_inside]
+    "step", [_limit, _rectify, _saturate, _count, _round, _cut, _branch, _limit_inside]
 )
 def test_what_other_numbers_may_change_decides(step: Any) -> None:
     assert _list(step) == {"kept": True}

@@ -24,20 +24,21 @@ _STATE = (
     "ReadVariableOp AssignVariableOp AssignAddVariableOp AssignSubVariableOp "
     "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate"
 )
-_ANALYTIC = (
-    "Add AddN AddV2 BatchMatMulV2 BiasAdd Cast Cumsum Div DivNoNan Einsum Exp Expm1 "
-    "L2Loss Log Log1p MatMul Mean Mul MulNoNan Neg Pow Prod RealDiv Reciprocal Rsqrt "
-    "Sigmoid Softmax Softplus Sqrt Square SquaredDifference Sub Sum Tanh "
-    "UnsortedSegmentSum Xdivy"
+_SMOOTH = (
+    "Abs Add AddN AddV2 BatchMatMulV2 BiasAdd Cast Cumsum Div DivNoNan Einsum L2Loss "
+    "Log Log1p MatMul Mean Mul MulNoNan Neg Pow Prod RealDiv Reciprocal Rsqrt Sqrt "
+    "Square SquaredDifference Sub Sum UnsortedSegmentSum Xdivy"
 )
 _EXCHANGED = "CollectiveGatherV2 CollectiveReduceV2 NcclAllReduce"
-_FINITE = "All Any IsFinite IsInf IsNan LogicalAnd LogicalNot LogicalOr"
-_TELLING = frozenset(
-    " ".join((_MOVING, _STATE, _ANALYTIC, _EXCHANGED, _FINITE)).split()
+_FINITE = (
+    "All Any CheckNumerics CheckNumericsV2 IsFinite IsInf IsNan LogicalAnd LogicalNot "
+    "LogicalOr"
 )
+_TELLING = frozenset(" ".join((_MOVING, _STATE, _SMOOTH, _EXCHANGED, _FINITE)).split())
 """Types of ops of which a step shows what they make of other numbers: those that move
-numbers or add up the replicas', analytic functions, and those that ask whether numbers
-are finite."""
+numbers or add up the replicas', smooth functions, and those that ask whether numbers
+are finite. A function that saturates, as `sigmoid`, hides what it is given as a limit
+does."""
 
 
 def list_scratch(
@@ -131,7 +132,7 @@ def _list_changed(op: Any) -> tuple[Any, ...]:
 def _decides(op: Any) -> bool:
     """Whether an op may do otherwise to numbers than to those that it was seen with.
 
-    Of an analytic function all that it does is known where it was seen to be right.
+    Of a smooth function all that it does is known where it was seen to be right.
     """
     if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
         return any(_decides(inner) for inner in list_inner(op) if inner.inputs)
