@@ -11,30 +11,27 @@ import tensorflow as tf
 from distbench.trace.dtypes import find_dtype, is_floating
 from distbench.worker.state.graphs import list_inner
 from distbench.worker.state.handles import Handles, is_assign, is_write, list_captured
+from distbench.worker.state.moving import MOVING
 from distbench.worker.state.variables import VariableTable
 
 _ASSIGN = "AssignVariableOp"
 _SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike")
-_MOVING = (
-    "BroadcastTo ConcatV2 ExpandDims Gather GatherNd GatherV2 Identity IdentityN Pack "
-    "Pad PadV2 Reshape ResourceGather Reverse ReverseV2 Roll Select SelectV2 Slice "
-    "Split SplitV Squeeze StopGradient StridedSlice Tile Transpose Unpack"
-)
 _STATE = (
     "ReadVariableOp AssignVariableOp AssignAddVariableOp AssignSubVariableOp "
     "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate"
 )
 _SMOOTH = (
-    "Abs Add AddN AddV2 BatchMatMulV2 BiasAdd Cast Cumsum Div DivNoNan Einsum L2Loss "
-    "Log Log1p MatMul Mean Mul MulNoNan Neg Pow Prod RealDiv Reciprocal Rsqrt Sqrt "
-    "Square SquaredDifference Sub Sum UnsortedSegmentSum Xdivy"
+    "Abs Add AddN AddV2 BatchMatMulV2 BiasAdd Cast Cholesky Cumsum Div DivNoNan Einsum "
+    "EuclideanNorm L2Loss Log Log1p MatMul MatrixInverse MatrixSolve "
+    "MatrixTriangularSolve Mean Mul MulNoNan Neg Pow Prod RealDiv Reciprocal Rsqrt "
+    "Sqrt Square SquaredDifference Sub Sum UnsortedSegmentSum Xdivy"
 )
 _EXCHANGED = "CollectiveGatherV2 CollectiveReduceV2 NcclAllReduce"
 _FINITE = (
     "All Any CheckNumerics CheckNumericsV2 IsFinite IsInf IsNan LogicalAnd LogicalNot "
     "LogicalOr"
 )
-_TELLING = frozenset(" ".join((_MOVING, _STATE, _SMOOTH, _EXCHANGED, _FINITE)).split())
+_TELLING = MOVING.union(" ".join((_STATE, _SMOOTH, _EXCHANGED, _FINITE)).split())
 """Types of ops of which a step shows what they make of other numbers: those that move
 numbers or add up the replicas', smooth functions, and those that ask whether numbers
 are finite. A function that saturates, as `sigmoid`, hides what it is given as a limit

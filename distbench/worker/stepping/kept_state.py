@@ -103,14 +103,13 @@ class KeptState:
 
     def list_counted(self) -> dict[str, list[str]]:
         """By the path of each optimizer's counter, what it is given gradients of."""
-        counters = [
-            (find_counter(one), paths) for one, paths in self.board.seen.updated
-        ]
-        return {
-            self.table.find_path(counter): sorted(paths)
-            for counter, paths in counters
-            if counter is not None and self.table.has(counter)
-        }
+        found: dict[str, set[str]] = {}
+        for optimizer, paths in self.board.seen.updated:
+            counter = find_counter(optimizer)
+            if counter is not None and self.table.has(counter):
+                # Several may count in one place.
+                found.setdefault(self.table.find_path(counter), set()).update(paths)
+        return {counter: sorted(paths) for counter, paths in found.items()}
 
     def rename(self, paths: Mapping[str, str]) -> None:
         """Call variables by other paths, in what is recorded and fed as well."""

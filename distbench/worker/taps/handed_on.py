@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from distbench.dyadic import is_power_of_two
-from distbench.worker.state.graphs import list_inner
+from distbench.worker.state.graphs import list_called
+from distbench.worker.state.moving import MOVING
 from distbench.worker.taps.backwards import (
     Backwards,
     Place,
@@ -21,31 +22,20 @@ from distbench.worker.taps.backwards import (
 from distbench.worker.taps.seen import Seen
 
 _PASSING = ("Identity", "IdentityN")
-_SCALING = ("Mul", "RealDiv", "Div", "DivNoNan")
-_EXACT = frozenset(
-    {
-        *_PASSING,
-        "AddN",  # how a strategy adds up what devices of one process have
-        "BroadcastTo",
-        "ConcatV2",
-        "ExpandDims",
-        "GatherV2",
-        "Neg",
-        "Pack",
-        "PreventGradient",
-        "Reshape",
-        "SelectV2",
-        "Slice",
-        "Split",
-        "SplitV",
-        "Squeeze",
-        "StopGradient",
-        "StridedSlice",
-        "Transpose",
-        "Unpack",
-    }
-)
-"""Ops that hand numbers on, in whatever order and shape, or add up the replicas'."""
+_DIVIDING = ("RealDiv", "Div", "DivNoNan")
+_EXACT = MOVING | {
+    "Abs",
+    "AddN",  # how a strategy adds up what devices of one process have
+    "ClipByValue",
+    "Maximum",
+    "Minimum",
+    "Neg",
+    "OnesLike",
+    "Relu",
+    "Sign",
+    "ZerosLike",
+}
+"""Ops that round nothing."""
 
 
 def hands_on_as_given(seen: Seen) -> bool:
@@ -119,7 +109,7 @@ class _Roundings:
             known = [self._counts[find_place(source)] for source in sources]
             counts = [count for count in known if count is not None]
             if counts:
-                self._counts[find_place(made)] = max(counts) + _count_own(made.op)
+                self._counts[find_place(made)] = max(counts) + _count_own(made)
         return self._counts[find_place(tensor)] or 0
 
     def _list_sources(self, tensor: Any) -> list[Any]:
@@ -127,22 +117,31 @@ class _Roundings:
         self._counts[place] = 0 if place in self._given else None
         if place in self._given or is_eager(tensor):
             return []
-        sources = self._backwards.list_sources(tensor)
-        # A place, a size or a choice is no number that would be rounded.
-        return [s for s in sources if s.dtype.is_floating or s.dtype.is_complex]
+        return list(filter(_is_number, self._backwards.list_sources(tensor)))
 
 
-def _count_own(op: Any) -> int:
-    """How often an op rounds: a factor may be rounded, and the product with it is.
-
-    A function rounds as often as all that it does.
-    """
-    if inner := [one for one in list_inner(op) if one.inputs and one.outputs]:
-        return sum(map(_count_own, inner))
-    if op.type in _EXACT or is_communicated(op.outputs[0]):
+def _count_own(tensor: Any) -> int:
+    """How often its op rounds: a factor may be rounded, and the product with it is."""
+    op = tensor.op
+    if bodies := list(list_called(op)):
+        return max(_count_inside(body, tensor.value_index) for body in bodies)
+    if op.type in _EXACT or is_communicated(tensor):
         return 0
-    if op.type not in _SCALING:
+    if op.type not in ("Mul", *_DIVIDING):
         return 1
-    known = map(tf.get_static_value, op.inputs)
+    factors = op.inputs[1:] if op.type in _DIVIDING else op.inputs
+    known = map(tf.get_static_value, factors)
     powers = (n for n in known if n is not None and np.ndim(n) == 0)
     return 0 if any(map(is_power_of_two, map(abs, powers))) else 2
+
+
+def _count_inside(body: Any, place: int) -> int:
+    """The roundings on the longest way through a function; of a loop, in one pass."""
+    inside = _Roundings(set(map(find_place, body.inputs)))
+    made = filter(_is_number, body.outputs[place:][:1])
+    return max(map(inside.count, made), default=0)
+
+
+def _is_number(tensor: Any) -> bool:
+    """Whether it may be rounded, unlike a place, a size or a choice."""
+    return bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
