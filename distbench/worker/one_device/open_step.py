@@ -23,9 +23,9 @@ def find_open_step(reference: Reference, batch: Any) -> Step | None:
 
     Of a large model a trace takes longer than all of its runs, and uneven shards have
     sizes of their own, as have their doubles. A program may do another thing where no
-    number of examples is known when it is traced, so a shard has to give what it does
-    op by op, where its number is known and nothing is traced. Random ops are other ones
-    in another trace.
+    number of examples is known when it is traced, so each shard has to give what it
+    does op by op, where its number is known and nothing is traced. Random ops are other
+    ones in another trace.
 
     Args:
         reference: Of a program; it has traced the global batch, so that all variables
@@ -40,13 +40,20 @@ def find_open_step(reference: Reference, batch: Any) -> Step | None:
     if not step.any_size:
         return None
     shards = [s for s in reference.sizes.cut(0, batch) if count_batch(s)]
+    # Any of them may have the size from which on a program does another thing.
+    differing = {count_batch(shard): shard for shard in shards}.values()
     try:
-        own = _compute(reference, shards[-1], step, run_op_by_op())
-        found = _compute(reference, shards[-1], step, nullcontext())
+        is_alike = all(_does_not_mind(reference, shard, step) for shard in differing)
     except SubjectError:
         return None
-    is_alike = all(map(partial(are_alike, dtype=reference.narrowest), own, found))
     return step if is_alike else None
+
+
+def _does_not_mind(reference: Reference, shard: Any, step: Step) -> bool:
+    """Whether a shard gives the same op by op, where its size is known."""
+    own = _compute(reference, shard, step, run_op_by_op())
+    found = _compute(reference, shard, step, nullcontext())
+    return all(map(partial(are_alike, dtype=reference.narrowest), own, found))
 
 
 def _compute(
