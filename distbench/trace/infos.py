@@ -29,9 +29,9 @@ class VariableInfo:
             it but what it holds next.
         is_scratch: Whether a step assigns all of it before it makes anything of it: no
             later step goes on from what it holds.
-        decides: Whether, if so, the step compares, rounds or limits what it makes of
-            it, or something may look at it between two steps: other numbers may be
-            treated in another way.
+        decided_by: What may, if so, treat other numbers of it in another way, as a
+            message calls it: what compares, rounds or limits what is made of it, or
+            may look at it between two steps. Empty where nothing does.
         listed: Whether the subject lists it among its variables.
         between: Whether no step uses it: a program holds it, and its loop may use it
             between two steps.
@@ -49,7 +49,7 @@ class VariableInfo:
     takes_first: bool = False
     is_carried: bool = False
     is_scratch: bool = False
-    decides: bool = False
+    decided_by: str = ""
     listed: bool = True
     between: bool = False
 

@@ -13,12 +13,14 @@ from distbench.worker.state.variables import VariableTable, list_state
 pytestmark = pytest.mark.cluster
 
 
-def _list(step: Any) -> dict[str, bool]:
+def _list(step: Any) -> dict[str, str | None]:
+    """By path, the type of the op that decides something."""
     kept = tf.Variable([1.0, 2.0], name="kept", trainable=False)
     other = tf.Variable([0.0, 0.0], name="other")
     traced = tf.function(lambda: step(kept, other)).get_concrete_function()
     table = VariableTable(list_state([kept, other], []))
-    return list_scratch(traced.graph, table, [])
+    found = list_scratch(traced.graph, table, [])
+    return {path: op and op.type for path, op in found.items()}
 
 
 def _keep(kept: Any, other: Any) -> None:
@@ -34,7 +36,7 @@ def _collect(kept: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("step", [_keep, _collect])
 def test_what_is_assigned_before_it_is_used_is_scratch(step: Any) -> None:
-    assert _list(step) == {"kept": False}
+    assert _list(step) == {"kept": None}
 
 
 def _go_on(kept: Any, other: Any) -> None:
@@ -98,7 +100,7 @@ def _move_inside(kept: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("step", [_return, _normalise, _guard, _move_inside])
 def test_what_numbers_show_decides_nothing(step: Any) -> None:
-    assert _list(step) == {"kept": False}
+    assert _list(step) == {"kept": None}
 
 
 def _limit(kept: Any, other: Any) -> None:
@@ -144,10 +146,20 @@ def _limit_inside(kept: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [_limit, _rectify, _saturate, _count, _round, _cut, _branch, _limit_inside]
+    ("step", "op"),
+    [
+        (_limit, "Minimum"),
+        (_rectify, "Relu"),
+        (_saturate, "Sigmoid"),
+        (_count, "Greater"),
+        (_round, "Round"),
+        (_cut, "Cast"),
+        (_branch, "If"),
+        (_limit_inside, "Minimum"),
+    ],
 )
-def test_what_other_numbers_may_change_decides(step: Any) -> None:
-    assert _list(step) == {"kept": True}
+def test_what_other_numbers_may_change_decides(step: Any, op: str) -> None:
+    assert _list(step) == {"kept": op}
 
 
 def test_a_whole_number_may_decide_anything() -> None:
@@ -160,7 +172,7 @@ def test_a_whole_number_may_decide_anything() -> None:
 
     graph = tf.function(step).get_concrete_function().graph
     table = VariableTable(list_state([kept, other], []))
-    assert list_scratch(graph, table, []) == {"kept": True}
+    assert list_scratch(graph, table, [])["kept"].type == "ReadVariableOp"
 
 
 def test_what_is_made_of_a_sum_is_not_followed() -> None:
@@ -175,4 +187,4 @@ def test_what_is_made_of_a_sum_is_not_followed() -> None:
 
     graph = tf.function(step).get_concrete_function().graph
     table = VariableTable(list_state([kept, other], []))
-    assert list_scratch(graph, table, sums) == {"kept": False}
+    assert list_scratch(graph, table, sums) == {"kept": None}

@@ -22,7 +22,7 @@ def keep(
     *,
     path: str = "kept",
     is_scratch: bool = True,
-    decides: bool = False,
+    decided_by: str = "",
 ) -> Evidence:
     """A run whose replicas keep their sum times a number, which one device keeps."""
     made = evidence.observed.by_path[KERNEL]
@@ -33,7 +33,7 @@ def keep(
         dtype=made.dtype,
         trainable=False,
         is_scratch=is_scratch,
-        decides=decides,
+        decided_by=decided_by,
     )
 
     def add(trace: Trace, replicas: tuple[int, ...], times: tuple[float, ...]) -> Trace:
@@ -131,6 +131,6 @@ def test_it_excuses_nothing_that_is_wrong_besides() -> None:
 
 
 def test_what_it_may_decide_is_undecided() -> None:
-    judgement = judge(hold(share(observe(RIGHT), decides=True)))
+    judgement = judge(hold(share(observe(RIGHT), decided_by="loop.py:7 (Minimum)")))
     assert judgement.status is Status.UNDECIDABLE, judgement.findings
-    assert "nothing in this run shows" in judgement.message
+    assert "but loop.py:7 (Minimum) may treat other numbers" in judgement.message

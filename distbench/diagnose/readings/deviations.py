@@ -51,13 +51,14 @@ def note_undecided(evidence: Evidence, chain: Chain) -> str:
     ratio = "" if first.ratio is None else f" (ratio {first.ratio:.6g})"
     where = f"{first.phase} of '{first.variable}'"
     infos = evidence.observed.by_path
-    if _is_of_scratch(evidence, first) and infos[first.variable].decides:
+    if _is_of_scratch(evidence, first):
+        decided_by = infos[first.variable].decided_by
         return (
             f"{where} is another one than on one device{ratio}; what a step makes of "
-            "it is right here, but the program compares, rounds or limits it as well, "
-            "or may look at it between two steps, and nothing in this run shows "
-            "whether it reckons there with what replicas hold; let it hold what one "
-            "device has, as a sum in place of a mean"
+            f"it is right here, but {decided_by} may treat other numbers in another "
+            "way, and nothing in this run shows whether it reckons there with what "
+            "replicas hold; let it hold what one device has, as a sum in place of a "
+            "mean"
         )
     return (
         f"{where} is not the {first.against}{ratio}, and in a free run the noise hides "

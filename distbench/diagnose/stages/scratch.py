@@ -52,7 +52,7 @@ def judge_with_scratch(evidence: Evidence, judged: Sequence[Judged]) -> Chain:
     own = [link for link in own if link.comparison.step not in spoilt]
     rest = [j for j in judged if not _is_of(j, paths) or j.comparison.step in spoilt]
     chain = judge_chain(rest, infos, free=free)
-    if any(infos[path].decides for path in paths):
+    if any(infos[path].decided_by for path in paths):
         return replace(chain, undecided=_sort(*chain.undecided, *own))
     return replace(chain, forgiven=_sort(*chain.forgiven, *own))
 

@@ -25,6 +25,7 @@ from distbench.worker.stepping.session import Session
 from distbench.worker.stepping.steps import Step
 from distbench.worker.subjects.batches import check_batches
 from distbench.worker.subjects.sizes import Sizes, find_sizes
+from distbench.worker.taps.callers import name_op
 from distbench.worker.taps.given import (
     rename_fed,
     select_free_start,
@@ -44,8 +45,7 @@ class Prepared:
         sizes: The shards.
         notes: What is known of the trace.
         carried: Paths of state that the step only carries on.
-        scratch: Of state that it assigns before it uses it, each with whether it may
-            decide something by it.
+        scratch: State that it assigns before it uses it; see `VariableInfo.decided_by`.
     """
 
     session: Session
@@ -54,7 +54,7 @@ class Prepared:
     sizes: Sizes
     notes: Mapping[str, object]
     carried: tuple[str, ...]
-    scratch: Mapping[str, bool]
+    scratch: Mapping[str, str]
 
     def rename(self, paths: Mapping[str, str]) -> Prepared:
         """The same with other paths of variables, which its session has from now on."""
@@ -232,7 +232,7 @@ class TrainingJobs:
                     info,
                     is_carried=info.path in prepared.carried,
                     is_scratch=info.path in prepared.scratch,
-                    decides=prepared.scratch.get(info.path, False),
+                    decided_by=prepared.scratch.get(info.path, ""),
                 )
                 for info in session.variables
             ),
@@ -250,13 +250,13 @@ class TrainingJobs:
         )
 
 
-def _list_scratch(session: Session, graph: Any) -> dict[str, bool]:
-    """State that the step assigns before it uses it, and what may decide something."""
+def _list_scratch(session: Session, graph: Any) -> dict[str, str]:
+    """State that the step assigns before it uses it; see `VariableInfo.decided_by`."""
     sums = chain(*session.board.seen.reduced.values())
     found = list_scratch(graph, session.table, sums)
     # What a loop does between two steps no graph tells.
-    is_open = session.program.acts_between_steps
-    return {path: decides or is_open for path, decides in found.items()}
+    loop = "what runs between two steps" if session.program.acts_between_steps else ""
+    return {path: name_op(op) if op else loop for path, op in found.items()}
 
 
 def _restore(session: Session, payload: Mapping[str, Any]) -> None:

@@ -40,7 +40,7 @@ does."""
 
 def list_scratch(
     graph: tf.Graph, table: VariableTable, handed: Iterable[Any]
-) -> dict[str, bool]:
+) -> dict[str, Any]:
     """State that no step takes from the one before, and that a step makes others of.
 
     A gradient is kept there, say, until the optimizer is called. What a step assigns
@@ -53,9 +53,10 @@ def list_scratch(
         handed: What optimizers were given as sums in it.
 
     Returns:
-        By path, whether the step may decide something by it: it compares it, rounds
-        it, holds it against a limit, or does what nobody knows. What is made of a sum,
-        or of other state, is not followed any further: these can be seen to be right.
+        By path, the first op by which the step may decide something: it compares it,
+        rounds it, holds it against a limit, or does what nobody knows; None where there
+        is none. What is made of a sum, or of other state, is not followed any further:
+        these can be seen to be right.
     """
     places = {op.name: place for place, op in enumerate(graph.get_operations())}
     begun = [
@@ -70,7 +71,7 @@ def list_scratch(
     sums = {id(tensor) for tensor in handed}
     ends = sums | {id(tensor) for tensor in graph.outputs}
     others = Handles(table)
-    list_changed, decides = cache(_list_changed), cache(_decides)
+    list_changed, find_deciding = cache(_list_changed), cache(_find_deciding)
     found = {}
     for path, handles in anew.items():
         made, ops = _follow(handles, inner, sums)
@@ -78,7 +79,8 @@ def list_scratch(
         if not ends.isdisjoint(map(id, made)) or any(
             info is not None and info.path not in anew for info in changed
         ):
-            found[path] = path in counts or any(map(decides, ops))
+            deciding = ops if path in counts else map(find_deciding, ops)
+            found[path] = next(filter(None, deciding), None)
     return found
 
 
@@ -126,12 +128,14 @@ def _list_changed(op: Any) -> tuple[Any, ...]:
     return tuple(o.inputs[0] for o in (op, *list_inner(op)) if is_write(o))
 
 
-def _decides(op: Any) -> bool:
-    """Whether an op may do otherwise to numbers than to those that it was seen with.
+def _find_deciding(op: Any) -> Any:
+    """An op, or one within it, that may do otherwise to numbers than to those it saw.
 
-    Of a smooth function all that it does is known where it was seen to be right.
+    None where there is none: of a smooth function all that it does is known where it
+    was seen to be right.
     """
     if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
-        return any(_decides(inner) for inner in list_inner(op) if inner.inputs)
+        deciding = (_find_deciding(inner) for inner in list_inner(op) if inner.inputs)
+        return next(filter(None, deciding), None)
     is_rounded = op.type == "Cast" and not op.outputs[0].dtype.is_floating
-    return is_rounded or op.type not in _TELLING
+    return op if is_rounded or op.type not in _TELLING else None

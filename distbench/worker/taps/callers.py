@@ -16,6 +16,12 @@ def find_caller(op: Any) -> Any:
     return callers[-1] if callers else None
 
 
+def name_op(op: Any) -> str:
+    """The line that an op comes from and its type, as in a message."""
+    caller = find_caller(op)
+    return f"{name_line(caller)} ({op.type})" if caller else f"an op {op.type}"
+
+
 def name_line(frame: Any) -> str:
     """File and number of a frame's line, as in a message."""
     # Where a package is installed tells nobody anything, and fills a line.
