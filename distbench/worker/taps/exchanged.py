@@ -134,7 +134,10 @@ class Exchanged:
     @property
     def fits_any_size(self) -> bool:
         """Whether no number of examples is in the shape of what was kept last."""
-        return all(one.axis is None for one in self._kept)
+        return all(
+            one.axis is None or one.shape.rank is None or one.shape[one.axis] is None
+            for one in self._kept
+        )
 
     @property
     def leads_losses(self) -> bool:
