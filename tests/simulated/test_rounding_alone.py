@@ -40,7 +40,8 @@ def measure_bound(size: float) -> float:
 
 @pytest.mark.parametrize("size", [1e-8, 1e-6])
 def test_rounding_of_a_shard_may_be_as_much_as_one_device_shows(size):
-    assert measure_bound(size) == pytest.approx(OF_SHARDS * measure_bound(0.1))
+    # Two of them have other signs at most.
+    assert 4 * OF_SHARDS < measure_bound(size) < 2 * OF_SHARDS * measure_bound(0.1)
 
 
 def test_a_gradient_in_a_bias_that_should_have_none_is_beyond_it():

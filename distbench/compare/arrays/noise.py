@@ -21,14 +21,20 @@ step; None stands for all steps."""
 class Whole:
     """Largest absolute value and norm of the reference's value for the whole batch.
 
-    Of a value of rounding alone the largest is that of all shards as well. Where some
-    elements are Inf or NaN, the size is that of the others: they may be rows of
-    examples that did not overflow, and are held against what they are due. Such a value
-    tells nothing of the noise.
+    Of a value of rounding alone the largest is that of its terms. Where some elements
+    are Inf or NaN, the size is that of the others: they may be rows of examples that
+    did not overflow, and are held against what they are due. Such a value tells nothing
+    of the noise.
+
+    Attributes:
+        size: What its rounding is relative to.
+        norm: Its norm.
+        spread: How many times as large as the whole batch's the rounding of a shard is.
     """
 
     size: float
     norm: float
+    spread: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

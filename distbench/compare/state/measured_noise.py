@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from distbench.compare.arrays.likeness import find_half
 from distbench.compare.arrays.noise import Limits, Noise, Pool, Whole
 from distbench.compare.arrays.ratio import fit_ratio
 from distbench.compare.arrays.spoilt import list_spoilt
+from distbench.compare.state.cancelled import find_cancelled
 from distbench.compare.state.joined import find_alike
 from distbench.compare.state.leading import is_trained
 from distbench.evidence import Evidence
@@ -75,7 +77,7 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
             matters they do not tell: near a kink, as of a ReLU, one of them now and
             then is led another way.
     """
-    wholes: dict[TraceKey, Whole] = {}
+    wholes = _measure_wholes(evidence.reference, (*evidence.twins, *rounded))
     samples: dict[bool, Samples] = {True: {}, False: {}}
     turned = [twin for twin in rounded if _is_permuted(twin)]
     for twin in (*evidence.twins, *(t for t in rounded if not _is_permuted(t))):
@@ -97,7 +99,7 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
         pooled=evidence.tier == "bounded",
         ordered=ordered,
         limits=limits,
-        wholes={**wholes, **_measure_rounding(evidence.reference, limits, wholes)},
+        wholes=wholes,
         repeated=_limit_pools(_compare_runs(evidence.reference, *evidence.reruns)),
         alone=_limit_pools(alone),
         alone_sizes=sizes,
@@ -109,33 +111,6 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
         ),
         led=_limit_pools(_compare_runs(evidence.reference, *evidence.moved)),
     )
-
-
-def _measure_rounding(
-    reference: Trace, limits: Limits, wholes: Mapping[TraceKey, Whole]
-) -> dict[TraceKey, Whole]:
-    """Sizes of gradients of rounding alone, which a shard may have more of.
-
-    Where all terms cancel, as before a batch normalisation, what is left of the whole
-    batch is no size that a shard's rounding has a part of: a shard that varies little
-    is divided by less. So the largest is taken that one device leaves of any of them.
-    They are told by twins that keep no digit of a value of less than half of the digits
-    of its step's gradients; scatter of random numbers is as large as these.
-    """
-    found: dict[TraceKey, Whole] = {}
-    gradients = {k: w for k, w in wholes.items() if k.phase == "local_gradient"}
-    largest: dict[int, float] = {}
-    for key, whole in gradients.items():
-        largest[key.step] = max(largest.get(key.step, 0.0), whole.size)
-    for key, whole in gradients.items():
-        value = reference.values[key]
-        u = find_roundoff(name_value(value))
-        error, _ = limits.get(((key.phase, key.variable, key.call), None), (0.0, 0.0))
-        if error >= 1 and whole.size < math.sqrt(u) * largest[key.step]:
-            shards = [reference.get(key.at(r)) for r in range(reference.replicas)]
-            sizes = [measure_finite(densify(s)) for s in shards if s is not None]
-            found[key] = replace(whole, size=max(whole.size, *sizes, 0.0))
-    return found
 
 
 def measure_rounded(evidence: Evidence, spoilt: frozenset[int]) -> Noise | None:
@@ -234,22 +209,34 @@ def _is_permuted(twin: Trace) -> bool:
     return bool(twin.notes.get("permuted", False))
 
 
+def _measure_wholes(reference: Trace, twins: Sequence[Trace]) -> dict[TraceKey, Whole]:
+    """Sizes of what twins tell of."""
+    found: dict[TraceKey, Whole] = {}
+    for key in chain.from_iterable(twin.values for twin in twins):
+        if key in found or key.phase == "iterations":
+            continue
+        base = reference.get(key)
+        if base is not None:
+            total = align_values((base,))[0].total
+            found[key] = Whole(size=measure_finite(total), norm=measure_norm(total))
+    return {**found, **find_cancelled(reference, found)}
+
+
 def _compare_twin(
-    evidence: Evidence, twin: Trace, samples: Samples, wholes: dict[TraceKey, Whole]
+    evidence: Evidence,
+    twin: Trace,
+    samples: Samples,
+    wholes: Mapping[TraceKey, Whole],
 ) -> None:
     for key, value in twin.values.items():
-        base = evidence.reference.get(key)
-        if base is None or key.phase == "iterations":
-            continue
-        expected, seen = (a.total for a in align_values((base, value)))
         whole = wholes.get(key)
-        if whole is None:
-            whole = Whole(size=measure_finite(expected), norm=measure_norm(expected))
-            wholes[key] = whole
-        size = whole.size
-        if expected.shape != seen.shape or not math.isfinite(whole.norm):
+        if whole is None or not math.isfinite(whole.norm):
             continue
-        _add_sample(samples, key, base, expected, seen, size)
+        base = evidence.reference.values[key]
+        expected, seen = (a.total for a in align_values((base, value)))
+        if expected.shape == seen.shape:
+            size = whole.size / whole.spread
+            _add_sample(samples, key, base, expected, seen, size)
 
 
 def _widen_by_joined(
