@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.noise import Noise
+from distbench.compare.inside.unseen import take_unseen
 from distbench.compare.nature.absent import add_absent
 from distbench.compare.nature.odd_terms import settle_terms
 from distbench.compare.state.measured_noise import measure_noise
@@ -59,7 +60,7 @@ from distbench.verdict import Finding, Status
 def judge(evidence: Evidence) -> Judgement:
     """Compare everything, find where the chain breaks first, and say why."""
     with np.errstate(all="ignore"):
-        evidence = part_steps(add_absent(name_owners(evidence)))
+        evidence = part_steps(add_absent(name_owners(take_unseen(evidence))))
         if evidence.subject.averages:
             evidence = take_shares(evidence)
         noise = measure_noise(evidence)

@@ -6,10 +6,20 @@ from functools import partial
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import AdamByHand, ByHand, MomentumByHand, OwnMeans
+from distbench.samples.program import (
+    BUFFERS,
+    TRAINED,
+    AdamByHand,
+    ByHand,
+    MomentumByHand,
+    OwnMeans,
+    TimesShare,
+)
 from distbench.samples.replicas import all_reduce
+from distbench.unusual.by_hand import CountedMicroStepsByHand
 
-_own_mean = partial(fault, "loss-not-scaled", "loss", like="keras-team/keras#19891")
+_OWN_MEAN = "keras-team/keras#19891"
+_own_mean = partial(fault, "loss-not-scaled", "loss", like=_OWN_MEAN)
 
 
 class Undeclared:
@@ -46,6 +56,40 @@ class WholeTermByHand(Undeclared, ByHand):
 @fault("mean-of-means", "loss", like="keras-team/keras#19891", clusters=WIDE)
 class UndeclaredMeansAveragedByHand(Undeclared, OwnMeans, MomentumByHand):
     """Gradients of own means of uneven shards are averaged by hand."""
+
+    def reduce(self, gradient):
+        return all_reduce("mean", gradient)
+
+
+@fault("loss-not-scaled", "local_gradient", TRAINED, like=_OWN_MEAN, clusters=WIDE)
+class MicroStepsTimesShareByHand(Undeclared, TimesShare, CountedMicroStepsByHand):
+    """Each micro-step has N times its share, and a momentum by hand takes the sum."""
+
+
+@_own_mean(variables=("", *TRAINED))
+class MicroStepsOfOwnMeansByHand(Undeclared, CountedMicroStepsByHand):
+    """Each micro-step has the mean of what counts of it, and nobody divides by N."""
+
+    def reduce_losses(self, losses, batch):
+        weights = self.weigh(batch)
+        mean = tf.math.divide_no_nan(
+            tf.reduce_sum(losses * weights), tf.reduce_sum(weights)
+        )
+        return mean / self.parts
+
+
+@fault(
+    "nonlinear-before-reduction",
+    "variable",
+    (*TRAINED, *BUFFERS),
+    like="horovod/horovod#3786",
+    clusters=WIDE,
+)
+class MicroStepsClippedBeforeTheirMean(MicroStepsTimesShareByHand):
+    """What each replica adds up, N times its share, is clipped, and then averaged."""
+
+    def transform(self, gradients):
+        return tf.clip_by_global_norm(gradients, 0.05)[0]
 
     def reduce(self, gradient):
         return all_reduce("mean", gradient)

@@ -8,19 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evidence_changes import change_evidence
-from gradient_values import Gradients
-from hidden_sums import WAYS, feed, hide_sums
+from gradient_values import Gradients, add_up, scale
+from hidden_sums import WAYS, feed, hide_sums, map_sum
 from simulated_rule import Rule
 from training_simulator import TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
+from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence, Inside
 from distbench.trace import Trace, Values
 from distbench.trace.intermediates import name_given
-from distbench.verdict import Finding
+from distbench.verdict import Finding, Status
 
 RULES = [Rule(), Rule(name="momentum")]
 PARTS = 2
+SHARDS = (4, 8, 12)
 
 
 def cut(value: np.ndarray) -> list[np.ndarray]:
@@ -67,15 +69,37 @@ def look(evidence: Evidence) -> Evidence:
     return replace(evidence.change_traces(hide), inside=inside)
 
 
-def find(fault: Fault, rule: Rule, ways: Mapping[str, object] = WAYS) -> Finding:
-    seen = observe(fault, replicas=3, rule=rule, shards_known=False, sparse=False)
-    hidden = hide_sums(seen)
+def judge_looked(
+    fault: Fault, rule: Rule, ways: Mapping[str, object] = WAYS, **setup: object
+) -> Judgement:
+    def see(fault: Fault) -> Evidence:
+        known = {"shards_known": False, "sparse": False, **setup}
+        return hide_sums(observe(fault, replicas=3, rule=rule, **known))
+
+    # One device has multiples of its own gradients, whatever the cluster's are.
+    right = see(Fault())
     sums = tuple(
-        feed(hidden, way, rule, lambda gradients: gradients)
+        feed(right, way, rule, lambda gradients: gradients)
         for way in ("mean", "thrice", "none")
         if way in ways
     )
-    return judge(look(change_evidence(hidden, sums=sums))).findings[0]
+    return judge(look(change_evidence(see(fault), sums=sums)))
+
+
+def find(fault: Fault, rule: Rule, ways: Mapping[str, object] = WAYS) -> Finding:
+    return judge_looked(fault, rule, ways).findings[0]
+
+
+def scale_local(gradients: Gradients, replica: int, step: int) -> Gradients:
+    return {path: scale(value, 3.0) for path, value in gradients.items()}
+
+
+def add_locals(locals_: Sequence[Gradients], step: int) -> list[Gradients]:
+    return [add_up(locals_) for _ in locals_]
+
+
+def average_locals(locals_: Sequence[Gradients], step: int) -> list[Gradients]:
+    return [map_sum(add_up(locals_), 1 / 3) for _ in locals_]
 
 
 @pytest.mark.parametrize(("kept", "number"), [((0,), "number 1"), ((1,), "number 2")])
@@ -99,3 +123,27 @@ def test_a_mean_is_told_by_what_comes_of_an_nth_of_all_gradients(rule) -> None:
 
     finding = find(Fault(reduce=reduce), rule)
     assert (finding.code, finding.phase) == ("mean-instead-of-sum", "variable")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=["descent", "momentum"])
+def test_gradients_that_are_n_times_their_share_are_told_before_the_state(rule) -> None:
+    """As of one gradient, and not as a sum or an update that is made N times."""
+    undeclared = {"loss_reduction": None}
+    wrong = Fault(local=scale_local, reduce=add_locals)
+    finding = judge_looked(wrong, rule, **undeclared).findings[0]
+    assert (finding.code, finding.phase) == ("loss-not-scaled", "local_gradient")
+    right = Fault(local=scale_local, reduce=average_locals)
+    assert judge_looked(right, rule, **undeclared).status is Status.PASS
+
+
+def test_own_means_are_told_by_gradients_where_losses_hide_them() -> None:
+    """Of losses that are all alike the mean of means is that of all."""
+
+    def weigh(gradients: Gradients, replica: int, step: int) -> Gradients:
+        weight = sum(SHARDS) / len(SHARDS) / SHARDS[replica]
+        return {path: scale(value, weight) for path, value in gradients.items()}
+
+    wrong = Fault(local=weigh, reduce=add_locals)
+    finding = judge_looked(wrong, RULES[0], shards=SHARDS).findings[0]
+    assert (finding.code, finding.phase) == ("mean-of-means", "local_gradient")
+    assert finding.confidence == pytest.approx(1)

@@ -95,7 +95,7 @@ _TAKES = {
     "compare.pairs": (
         "compare.arrays compare.nature compare.state details dyadic evidence trace"
     ),
-    "compare.inside": "compare.arrays evidence trace",
+    "compare.inside": "compare.arrays evidence fed trace",
     "compare.recorded": "compare.arrays errors trace trace.naming",
     "compare": (
         "compare.arrays compare.pairs compare.state details evidence flight trace"
@@ -127,9 +127,9 @@ _TAKES = {
         "diagnose.seeds evidence examples trace verdict"
     ),
     "diagnose": (
-        "compare compare.arrays compare.nature compare.state details diagnose.causes "
-        "diagnose.judgement diagnose.names diagnose.readings diagnose.remarks "
-        "diagnose.stages errors evidence flight spelling trace verdict"
+        "compare compare.arrays compare.inside compare.nature compare.state details "
+        "diagnose.causes diagnose.judgement diagnose.names diagnose.readings "
+        "diagnose.remarks diagnose.stages errors evidence flight spelling trace verdict"
     ),
     "report": (
         "cluster codes compare.arrays compare.recorded details errors escape history "

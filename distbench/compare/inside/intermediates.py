@@ -13,7 +13,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from distbench.compare.inside.given import adds_up, gradients_add_up, list_given
+from distbench.compare.inside.given import find_factor, gradients_add_up, list_given
 from distbench.compare.inside.in_full import ADDING, InFull, Terms, become, find_full
 from distbench.compare.inside.micro_batches import Part
 from distbench.compare.inside.nearness import Array
@@ -145,7 +145,7 @@ def _follows_from_losses(graph: Paired, inside: Inside, step: int) -> bool:
     """
     is_wrong = any(map(graph.is_astray, graph.list_losses()))
     given = list(list_given(inside.observed, inside.reference, step))
-    return is_wrong and bool(given) and not all(map(adds_up, given))
+    return is_wrong and bool(given) and find_factor(given) is None
 
 
 def _is_undivided_sum(graph: Paired, name: str, before: Sequence[str]) -> bool:

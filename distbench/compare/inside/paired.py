@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from distbench.compare.inside.given import adds_up, list_given
+from distbench.compare.inside.given import adds_up, find_factor, list_given
 from distbench.compare.inside.micro_batches import Part, find_place, relate_all
 from distbench.compare.inside.nearness import Array, Near, find_lost, make_near
 from distbench.evidence import Inside
@@ -206,14 +206,11 @@ class Paired:
         """Gradients of micro-steps, or sums of some, that all add up to one device's.
 
         A replica's micro-step has other examples than one device's has: they are alike
-        in all of them together.
+        in all of them together. A multiple of all is no less an addend.
         """
-        told = [
-            one
-            for micro_steps in list_given(self._observed, self._reference, self._step)
-            if adds_up(micro_steps)
-            for one in micro_steps
-        ]
+        given = list(list_given(self._observed, self._reference, self._step))
+        factor = find_factor(given) or 1.0
+        told = [one for each in given if adds_up(each, factor) for one in each]
         shapes = {whole.shape for whole, _ in told}
         found: set[str] = set()
         for name, made in self.made.items():

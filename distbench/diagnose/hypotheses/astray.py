@@ -105,7 +105,8 @@ def _find_code_of_cut(context: Context, found: Sequence[Astray]) -> str:
     """What is wrong with means over micro-batches, by the size of what comes of them.
 
     They are means of means in any case, and N times as large or an N-th besides. State
-    that a rule keeps of gradients has their size; of some rules a step has none.
+    that a rule keeps of gradients has their size; of some rules a step has none, and
+    losses may be sums or means, whatever their gradients are.
 
     Returns:
         Empty where not all are such means, or nothing tells their size.
@@ -114,8 +115,9 @@ def _find_code_of_cut(context: Context, found: Sequence[Astray]) -> str:
         return ""
     kept = context.evidence.subject.kept
     cases = [case for _, case in context.list_cases()]
-    told = [case for case in cases if case.key.variable in kept] or cases
-    fit = fit_cases(told)
+    known = [case for case in cases if case.key.variable in kept]
+    known = known or [case for case in cases if case.key.phase != "loss"]
+    fit = fit_cases(known or cases)
     if fit is None:
         return ""
     root = math.sqrt(context.replicas)
