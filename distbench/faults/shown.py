@@ -141,8 +141,7 @@ class ShareDividedBelow(_RightShare):
 
 @fault(
     "loss-not-scaled",
-    "local_gradient",
-    _OF_MODEL,
+    "loss",
     like="neuralmagic/sparseml#135",
     clusters=("mirrored:2", "mwms:2"),
 )
@@ -155,3 +154,25 @@ class ComputedShareTimesReplicas(_RightShare):
     @staticmethod
     def grow(share):
         return share * count_replicas()
+
+
+@fault(
+    "loss-not-scaled",
+    "local_gradient",
+    _OF_MODEL,
+    like="keras-team/keras#19891",
+    clusters=("mirrored:2", "mwms:2"),
+)
+@shown_model(keras)
+class ComputedMeanTimesBelow(OwnMean):
+    """An own `compute_loss` gives the mean; its share has N times its gradient."""
+
+    computes = True
+
+    @staticmethod
+    def grow(share):
+        return scale_gradient(share / count_replicas(), count_replicas())
+
+    @staticmethod
+    def show(loss):
+        return loss / count_replicas()

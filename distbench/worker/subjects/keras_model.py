@@ -46,6 +46,7 @@ from distbench.worker.subjects.model_controls import (
     is_own,
     keeps_statistics,
 )
+from distbench.worker.taps.reach import is_in_reach
 
 if TYPE_CHECKING:
     from distbench.worker.stepping.session import Session
@@ -134,14 +135,12 @@ class KerasModelProgram(Program):
         self._told[replica], self._is_reported = 0, False
         logs = session.watch(partial(call_converted, original))(data)
         told = self._told[replica]
-        if not told:
-            # A step of the user's own may compute its loss by other means.
-            loss = self._find_loss(session, logs)
-            if loss is not None:
-                session.tap_loss(loss)
-        elif told > 1:
+        loss = self._find_loss(session, logs, is_told=bool(told))
+        if told > 1 or (told and loss is not None):
             # Of micro-steps or several networks no single one is the replica's loss.
             session.board.clear_loss()
+        if told < 2 and loss is not None:
+            session.tap_loss(loss)
         return logs
 
     def _tell_loss(
@@ -196,12 +195,19 @@ class KerasModelProgram(Program):
         """See `Program`; a step may have several tapes, or none, and report a loss."""
         return self._makes_own_loss() and not self._is_reported
 
-    def _find_loss(self, session: Session, logs: Any) -> Any:
-        """What a step differentiates; of several things none is the replica's loss."""
+    def _find_loss(self, session: Session, logs: Any, *, is_told: bool) -> Any:
+        """What a step differentiates; of several things none is the replica's loss.
+
+        A `compute_loss` of the user's own tells what is reported: that may be a
+        multiple of what is differentiated, or a loss of another kind. What Keras' own
+        told stands.
+        """
         targets = session.board.list_targets()
-        if len(targets) > 1:
+        if len(targets) > 1 or (is_told and not self._makes_own_loss()):
             return None
         numbers = [t for t in targets if tf.is_tensor(t) and t.shape.rank == 0]
+        if is_told:
+            return next(filter(is_in_reach, numbers), None)
         reported = logs.get("loss") if isinstance(logs, dict) else None
         self._is_reported = not numbers
         loss = numbers[0] if numbers else reported
