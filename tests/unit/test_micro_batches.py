@@ -128,6 +128,27 @@ def test_parts_are_related_whatever_the_cut() -> None:
     assert relate_all(whole, [[mixed[:5]], [mixed[5:]]], LOST) == "none"
 
 
+@pytest.mark.parametrize(
+    ("shape", "scale", "offset"), [((16384, 128), 1.0, 0.0), ((512, 16), 1e-3, 1.0)]
+)
+def test_rows_are_the_same_that_rounding_puts_into_another_order(
+    shape: tuple[int, int], scale: float, offset: float
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = (offset + scale * rng.normal(size=shape)).astype(np.float32)
+    rounded = (rows * (1 + 6e-8 * rng.normal(size=shape))).astype(np.float32)
+    order = rng.permutation(len(rows))
+    first, second = np.split(rounded[order], 2)
+    whole = np.split(rows, 2)
+    assert relate_all(whole, [np.split(first, 2), [second]], LOST) == "rows"
+    # Columns of other rows beside each other, and one row with another number.
+    moved = np.concatenate((rounded[:, :1], np.roll(rounded[:, 1:], 1, axis=0)), axis=1)
+    assert relate_all(whole, [[moved[:100]], [moved[100:]]], LOST) == "none"
+    moved = rounded.copy()
+    moved[7, 3] += 0.1 * scale
+    assert relate_all(whole, [[moved[:100]], [moved[100:]]], LOST) == "none"
+
+
 def test_totals_are_related_by_all_micro_batches() -> None:
     one, two, three = map(np.float32, (1.0, 2.0, 4.0))
     assert (

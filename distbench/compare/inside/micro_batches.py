@@ -9,6 +9,7 @@ them, whatever the cut.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -18,6 +19,8 @@ from distbench.compare.inside.nearness import Array, make_near
 
 Part = Literal["same", "sum", "rows", "none"]
 """Which part of one device's value replicas have; `none` is no part of it."""
+_MEANS = 3
+"""So many means of its columns tell what stands in one row."""
 
 
 def find_place(name: str) -> str:
@@ -66,9 +69,14 @@ def _add_up(values: Sequence[Array]) -> Array:
 
 
 def _list_rows(values: Sequence[Array]) -> Iterator[Array | None]:
-    """All rows of some values along each axis, in an order of their own.
+    """All rows of some values along each axis, whatever their order.
 
-    None along an axis beside which they have other shapes.
+    That is each column in order, and so means of them with several weights, which tell
+    what stands in one row. Rows in an order by one number would not do: those that lie
+    closer than it rounds change places. No number in order moves farther than any did.
+
+    Returns:
+        None along an axis beside which they have other shapes.
     """
     for axis in range(values[0].ndim):
         shapes = {(*v.shape[:axis], *v.shape[axis + 1 :]) for v in values}
@@ -76,7 +84,8 @@ def _list_rows(values: Sequence[Array]) -> Iterator[Array | None]:
             yield None
             continue
         joined = np.concatenate([np.moveaxis(v, axis, 0) for v in values])
-        rows = joined.reshape(len(joined), -1).astype(np.float64)
-        # Rows that differ have another sum of so many odd multiples of their numbers.
-        order = np.argsort(rows @ np.cos(1.0 + np.arange(rows.shape[1])), kind="stable")
-        yield rows[order]
+        width = math.prod(joined.shape[1:])
+        rows = joined.reshape(len(joined), width).astype(np.float64)
+        weights = np.cos(np.outer(1.0 + np.arange(width), 1.0 + np.arange(_MEANS)))
+        weights /= np.sum(np.abs(weights), axis=0)
+        yield np.sort(np.hstack((rows, rows @ weights)), axis=0)
