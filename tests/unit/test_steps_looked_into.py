@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,15 @@ def count_to(piece: int) -> Any:
     return lambda n: np.asarray(piece * n // 2, np.int32)
 
 
-def micro_steps(change: Any, *, told: bool = True) -> Inside:
-    """Sums of each half of the own examples, something done to each, added up."""
+def add_rows(rows: np.ndarray) -> np.ndarray:
+    return np.sum(rows, axis=0)
+
+
+def micro_steps(change: Any, *, told: bool = True, give: Any = add_rows) -> Inside:
+    """Sums of each half of the own examples, something done to each, added up.
+
+    Replicas `give` something else of them.
+    """
     program = Program()
     program.give()
     program.compute("n", "StridedSlice", [], lambda: np.asarray(0, np.int32))
@@ -83,7 +91,8 @@ def micro_steps(change: Any, *, told: bool = True) -> Inside:
             f"given{piece}",
             "MatMul",
             ["rows", *ends],
-            lambda rows, low, high: np.sum(rows[low:high], axis=0),
+            lambda rows, low, high: add_rows(rows[low:high]),
+            replica=lambda rows, low, high: give(rows[low:high]),
         )
         program.compute(f"made{piece}", "Square", [f"given{piece}"], change)
         made.append(f"made{piece}")
@@ -122,6 +131,18 @@ def test_micro_steps_that_add_up_are_right_whatever_examples_each_is_of() -> Non
     found = find_astray(micro_steps(lambda v: v**2), 0, {"w"})
     assert [one.made.name for one in found] == ["made0", "made1"]
     assert all(one.is_statistic and one.of_share for one in found)
+
+
+def test_a_multiple_of_all_gradients_is_an_addend_as_well() -> None:
+    inside = micro_steps(lambda v: v**2, give=lambda rows: 2 * add_rows(rows))
+    found = find_astray(inside, 0, {"w"})
+    assert [one.made.name for one in found] == ["made0", "made1"]
+    assert all(one.of_share for one in found)
+
+
+def test_of_gradients_that_do_not_add_up_no_step_tells_where_they_begin() -> None:
+    inside = micro_steps(lambda v: v**2, give=partial(np.mean, axis=0))
+    assert find_astray(inside, 0, {"w"}) == ()
 
 
 def test_how_many_examples_a_replica_has_leads_nobody_astray() -> None:
