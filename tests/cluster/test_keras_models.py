@@ -193,6 +193,13 @@ def test_mistakes_are_named(
     assert found == (code, phase, variable, origin), describe_verdict(verdict)
 
 
+def test_the_loss_is_what_trains_whatever_a_step_tells_after_it() -> None:
+    verdict = _check("keras_steps.py:make_another_loss_told", "mirrored:2")
+    (finding,) = verdict.runs[0].findings
+    assert (finding.code, finding.phase) == ("loss-not-scaled", "loss")
+    assert finding.ratio == pytest.approx(2, rel=1e-3)
+
+
 @LONG
 def test_which_term_of_a_models_loss_is_wrong_is_told() -> None:
     """Keras tells its loss before a tape, by which a term is known, is asked."""
