@@ -74,7 +74,7 @@ _TAKES = {
     "worker.workloads": "digits dyadic errors",
     "worker.subjects": (
         "cluster dyadic errors scenario split trace worker.families worker.process "
-        "worker.state worker.stepping worker.workloads"
+        "worker.state worker.stepping worker.taps worker.workloads"
     ),
     "worker.one_device": (
         "errors evidence examples fault fed scenario trace trace.naming worker.process "
