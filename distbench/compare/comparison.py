@@ -314,11 +314,11 @@ def _make(pair: Pair, measured: Measured, effective: bool, hidden: bool) -> Comp
 
 
 def _take_known(pair: Pair) -> tuple[Array, Array, float]:
-    """What is due where a bound is known: what the step changes, all, largest bound."""
+    """What is due where it is known: what the step changes, all, largest bound."""
     changed, widest = pair.expected - pair.base, pair.margin.widest
-    if widest == np.inf:
+    if not np.isfinite([widest, measure_size(changed)]).all():
         bounds = np.broadcast_to(pair.margin.bound, changed.shape)
-        known = np.isfinite(bounds)
+        known = np.isfinite(bounds) & np.isfinite(changed)
         if known.any():
             return changed[known], pair.expected[known], measure_size(bounds[known])
     return changed, pair.expected, widest

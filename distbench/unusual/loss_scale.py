@@ -6,8 +6,8 @@ from distbench.samples.changing import Changing
 from distbench.samples.lazy import keras2, keras3, legacy, tf
 from distbench.samples.loss_scale import Keras3Scaled, Scaled, ScaledByHand, find_finite
 from distbench.samples.optimizers import optimizer
-from distbench.samples.program import OwnReduction
-from distbench.samples.replicas import count_replicas
+from distbench.samples.program import ByHand, OwnReduction, TimesShare
+from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -112,6 +112,20 @@ class ElementsOfSumLeftOut(Changing):
 
     def change(self, gradients):
         return [tf.where(tf.math.is_finite(g), g, 0.0) for g in gradients]
+
+
+@unusual()
+class OverflowOfMeanLeftOut(TimesShare, ByHand):
+    """N times the shares are averaged by hand; all is left as it is if that is odd."""
+
+    loss_reduction = "mean"
+
+    def apply(self, gradients):
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        means = all_reduce("mean", dense)
+        finite = find_finite(means)
+        for variable, mean in zip(self.trained(), means, strict=True):
+            self.update(variable, tf.where(finite, mean, 0.0))
 
 
 @unusual()

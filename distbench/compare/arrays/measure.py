@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from distbench.compare.arrays.bounds import SIGMAS
-from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.ratio import RatioFit, fit_ratio
 from distbench.trace.numbers import Array, are_equal, measure_errors, measure_size
 
 
@@ -73,7 +73,7 @@ def measure_error(observed: Array, expected: Array, margin: Margin) -> Measured:
         largest = measure_size(error)
         quotient, bound = _find_worst(error, largest, margin.bound)
     quotients = [quotient]
-    fit = fit_ratio(observed, expected)
+    fit = _fit_known(observed, expected, margin.bound)
     if fit is not None and margin.ratio < math.inf:
         # Both must be exceeded: what rounding allows, and what the scatter of these
         # very numbers about the fitted line allows.
@@ -102,6 +102,17 @@ def is_wrong(observed: Array, expected: Array, margin: Margin) -> bool:
     if margin.total < math.inf or margin.ratio < math.inf:
         return measure_error(observed, expected, margin).wrong
     return False
+
+
+def _fit_known(
+    observed: Array, expected: Array, bound: Array | float
+) -> RatioFit | None:
+    """The ratio of the elements of which anything is due."""
+    known = np.isfinite(bound)
+    if np.all(known) or not np.any(known):
+        return fit_ratio(observed, expected)
+    known = np.broadcast_to(known, observed.shape)
+    return fit_ratio(observed[known], expected[known])
 
 
 def _find_worst(

@@ -60,7 +60,13 @@ def fit_multiple(observed: Array, whole: Array) -> float | None:
 
 
 def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
-    """Fit a ratio; None where the expected value is 0 or not everything is finite."""
+    """Fit a ratio; None where the expected value is 0 or not everything is finite.
+
+    What is not finite on either side has no part in it.
+    """
+    if not np.isfinite(observed).all():
+        either = np.isfinite(observed) | np.isfinite(expected)
+        observed, expected = observed[either], expected[either]
     scale = measure_size(expected)
     if scale == 0 or not math.isfinite(scale) or not np.isfinite(observed).all():
         return None
