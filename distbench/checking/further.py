@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.checking.runs import OPEN, add_note
+from distbench.diagnose.readings.overflowing import list_parted
 from distbench.errors import BadInputError
-from distbench.evidence import Traits
+from distbench.evidence import Evidence, Traits
 from distbench.fault import Fault
 from distbench.observe import Observation
 from distbench.options import CheckOptions
@@ -46,8 +47,9 @@ def list_further(
     evidence = next(iter(seen.evidence.values()), None)  # alike in all tiers
     if evidence is None:
         return []
-    finders = (_find_late, _find_ahead, _find_larger, _find_smaller, _find_overflow)
-    found = (find(scenario, evidence.subject, options) for find in finders)
+    finders = (_find_late, _find_ahead, _find_larger, _find_smaller)
+    found = [find(scenario, evidence.subject, options) for find in finders]
+    found.append(_find_overflow(scenario, evidence, options))
     return [further for further in found if further is not None]
 
 
@@ -147,21 +149,47 @@ def _name(scenario: Scenario) -> str:
 
 
 def _find_overflow(
-    scenario: Scenario, traits: Traits, options: CheckOptions
+    scenario: Scenario, evidence: Evidence, options: CheckOptions
 ) -> Further | None:
     """Gradients that are not finite, where one device leaves out their step."""
     replicas = scenario.spec.replicas
-    if not traits.guards or options.faults or scenario.steps < 2 or replicas < 2:
+    is_asked = evidence.subject.guards and not options.faults
+    if not is_asked or scenario.steps < 2 or replicas < 2 or _sees_last(evidence):
+        return None
+    # In a step of which nothing else overflows, and one that goes on from another.
+    steps = [*range(1, scenario.steps), 0]
+    step = next((step for step in steps if _is_finite(evidence, step)), None)
+    if step is None:
         return None
     # Whoever asks the first replica alone is told nothing of the last one.
-    fault = str(Fault.corrupt(replicas - 1, 1))
+    fault = str(Fault.corrupt(replicas - 1, step))
     what = "note: one device leaves out a step whose gradients are not finite"
     given = spell_given("faults", str(fault))
     return Further(
-        unseen=f"{what}; all were finite here, and {given} shows such a step",
+        unseen=f"{what}; those of the last replica alone never were, and {given} "
+        "shows such a step",
         scenario=replace(scenario, faults=(fault,)),
-        seen=f"{what}, so those of the last replica were NaN in step 1 of another run",
+        seen=f"{what}, so those of the last replica were NaN in step {step} of another "
+        "run",
     )
+
+
+def _sees_last(evidence: Evidence) -> bool:
+    """Whether gradients of the last replica overflow, not those of all, and it counts.
+
+    A step in which one device takes another way shows nothing of who is asked.
+    """
+    last = evidence.observed.replicas - 1
+    return any(
+        last in evidence.observed.find_overflowing(step)
+        for step in set(range(evidence.observed.steps)) - list_parted(evidence)
+    )
+
+
+def _is_finite(evidence: Evidence, step: int) -> bool:
+    """Whether all gradients of a step are, of each shard alone as well."""
+    traces = evidence.observed, evidence.reference
+    return all(all(trace.find_finite(step).values()) for trace in traces)
 
 
 def go_on(

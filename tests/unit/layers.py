@@ -165,8 +165,8 @@ _TAKES = {
     "checking.runs": "checking.plan evidence trace verdict",
     "checking.expecting": "checking.runs verdict",
     "checking.further": (
-        "checking.kept checking.plan checking.runs errors evidence fault observe "
-        "options scenario spelling verdict"
+        "checking.kept checking.plan checking.runs diagnose.readings errors evidence "
+        "fault observe options scenario spelling verdict"
     ),
     "checking.again": (
         "checking.plan diagnose.judgement evidence observe scenario verdict"

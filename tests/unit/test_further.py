@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from verdict_samples import make_finding, make_run
 
@@ -20,7 +22,7 @@ from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.scenario.choices import PIPELINE, PROGRAM
-from distbench.trace import Trace
+from distbench.trace import WHOLE, Trace, TraceKey, VariableInfo
 from distbench.trace.files import read_trace
 from distbench.verdict import Run, Status
 
@@ -231,6 +233,54 @@ def test_nothing_is_unseen_of_most_subjects() -> None:
 def test_the_last_replica_overflows_where_that_step_is_left_out() -> None:
     (further,) = list_further(_SCENARIO, see(guards=True), CheckOptions())
     assert further.scenario == replace(_SCENARIO, faults=("nan:replica:1@1",))
+
+
+def see_overflow(*odd: tuple[int, int]) -> Observation:
+    """A guarded run in which gradients of some steps and replicas are not finite.
+
+    Args:
+        odd: Which ones, as of one device's shards; of `WHOLE` its global batch's.
+    """
+
+    def make(replicas: Sequence[int]) -> Trace:
+        values: dict[TraceKey, Any] = {}
+        for step, replica in product(range(3), replicas):
+            key = TraceKey(step=step, phase="local_gradient", variable="w")
+            number = np.inf if (step, replica) in odd else 1.0
+            values[key.at(replica)] = np.array([number])
+            state = replace(key, phase="variable").at(replica)
+            values[state] = np.array([float(step)])
+        info = VariableInfo(path="w", role="variable", shape=(1,), dtype="float64")
+        return Trace(
+            name="", replicas=2, shards=(4, 4), variables=(info,), values=values
+        )
+
+    evidence = replace(
+        make_evidence(guards=True),
+        observed=make((0, 1)),
+        reference=make((WHOLE, 0, 1)),
+    )
+    return Observation(evidence={"bounded": evidence})
+
+
+@pytest.mark.parametrize(
+    ("seen", "fault"),
+    [
+        (see_overflow((1, WHOLE), (1, 1)), None),
+        (see_overflow((1, WHOLE), (1, 0), (1, 1)), "nan:replica:1@2"),
+        (see_overflow((1, WHOLE), (1, 0)), "nan:replica:1@2"),
+        (see_overflow((1, WHOLE)), "nan:replica:1@2"),
+        (see_overflow((1, 1)), "nan:replica:1@2"),  # one device takes that step
+        (see_overflow((1, 0), (2, 0)), "nan:replica:1@0"),
+    ],
+)
+def test_a_guard_is_seen_where_the_last_replica_overflows_alone(
+    seen: Observation, fault: str | None
+) -> None:
+    """In a step in which nothing else does, on one device as well."""
+    found = [f.scenario for f in list_further(_SCENARIO, seen, CheckOptions())]
+    asked = [scenario.faults for scenario in found if scenario is not None]
+    assert asked == ([(fault,)] if fault else [])
 
 
 @pytest.mark.parametrize(

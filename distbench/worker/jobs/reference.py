@@ -140,7 +140,7 @@ class ReferenceJobs:
         recorded = read_reference(payload, tier)
         goes_on = reference.scenario.may_go_on
         limits = goes_on and limits_larger(feeder, recorded)
-        guards = goes_on and leaves_out_overflow(reference, recorded)
+        guards = goes_on and leaves_out_overflow(reference, recorded, tier)
         own_left_out = leaves_out_own_data(reference, tier)
         probes = dict(Probes(reference, recorded, copying).record(tier))
         probes.update(split_odd(reference, tier, recorded, probes))

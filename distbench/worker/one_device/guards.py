@@ -2,63 +2,74 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from distbench.errors import BadInputError
+from distbench.evidence import Tier
 from distbench.fault import Fault
-from distbench.trace import INITIAL, WHOLE, Trace
+from distbench.trace import WHOLE, Trace
 from distbench.trace.dtypes import is_floating
-from distbench.trace.numbers import is_finite
 from distbench.worker.one_device.left_out import LeftOut
 from distbench.worker.one_device.other_batch import runs_changed
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.state.values import have_same_bits
+from distbench.worker.taps.collect import State
 
 
-def leaves_out_overflow(reference: Reference, recorded: Trace) -> bool:
+def leaves_out_overflow(reference: Reference, recorded: Trace, tier: Tier) -> bool:
     """Whether one device leaves its model as it is where a gradient is not finite.
 
     A loss scale does so, or a guard of the user's. It is told by a step on a batch of
     which one example is infinite, where the batch itself has the step change something;
-    and, as that leaves no gradient finite, by a step with a single NaN.
+    and, as that leaves no gradient finite, by a step with a single NaN. It is asked
+    though gradients overflow in other steps: replicas' own may have been finite there.
 
     Args:
         reference: Ran all its steps before.
         recorded: What it recorded in them.
+        tier: In which tier.
 
     Returns:
-        False also where a gradient of these steps was not finite: then it was seen. And
-        where XLA compiles the step as a whole: no gradient of it can be made a NaN.
+        False also where no step has finite gradients. And where XLA compiles the step
+        as a whole: no gradient of it can be made a NaN.
     """
     session = reference.session
     if not session.tapped:
         return False
-    gradients = recorded.select(phase="local_gradient", replica=WHOLE)
-    if not all(is_finite(gradient) for _, gradient in gradients):
+    found = reference.list_steps(tier)
+    asked = next((at for at in found if _may_ask(reference, recorded, *at)), None)
+    if asked is None:
         return False
-    model = {v.path for v in session.variables if v.role == "variable" and v.trainable}
-    if not _moves(recorded, model) or not runs_changed(reference, _poison):
+    step, batch, before = asked
+    if not runs_changed(reference, _poison, step=step, start=before):
         return False
-    batch, before, left = reference.draw(0), reference.initial, session.read_state()
-    single = LeftOut(session, [Fault.corrupt(rank=0, step=0)])
+    left = session.read_state()
+    single = LeftOut(session, [Fault.corrupt(rank=0, step=step)])
     try:
-        if not single.is_left_out(0, batch, before, left):
+        if not single.is_left_out(step, batch, before, left):
             return False
         session.restore_state(before)
-        return single.find_whole(0, batch) is not None
+        return single.find_whole(step, batch) is not None
     except BadInputError:  # It takes no gradient by a tape, which could be changed.
         return False
 
 
-def _moves(recorded: Trace, paths: set[str]) -> bool:
-    """Whether the first step changes any of these variables."""
+def _may_ask(
+    reference: Reference, recorded: Trace, step: int, batch: Any, before: State
+) -> bool:
+    """Whether gradients of a step are finite, and it changes what is trained."""
+    del batch
+    if not recorded.find_finite(step).get(WHOLE, True):
+        return False
+    variables = reference.session.variables
+    model = {v.path for v in variables if v.role == "variable" and v.trainable}
+    found = recorded.select(step=step, phase="variable", replica=WHOLE)
     return any(
-        key.variable in paths
-        and not have_same_bits(recorded.get(replace(key, step=INITIAL)), value)
-        for key, value in recorded.select(step=0, phase="variable", replica=WHOLE)
+        key.variable in model
+        and not have_same_bits(before.get((key.variable, 0)), value)
+        for key, value in found
     )
 
 
