@@ -16,7 +16,13 @@ from distbench.samples.loss_scale import (
     spoil,
 )
 from distbench.samples.optimizers import optimizer
-from distbench.samples.program import TRAINED, ByHand, OwnReduction
+from distbench.samples.program import (
+    BUFFERS,
+    TRAINED,
+    ByHand,
+    MomentumByHand,
+    OwnReduction,
+)
 from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.loss_scale import Keras3DecayUnderScale
 
@@ -187,6 +193,15 @@ class OwnOverflowLeftOut(_LeavesOutOwn):
 @optimizer("Adam", 0.01)
 class OwnOverflowFollowedByMoments(_LeavesOutOwn):
     """A replica hands on zeros for its own that are not finite; moments go on."""
+
+
+@_overflow("variable", (*BUFFERS, *TRAINED))
+class OwnOverflowFollowedByOwnMomentum(MomentumByHand):
+    """A replica sums zeros for its own that are not finite; momenta by hand go on."""
+
+    def apply(self, gradients):
+        finite = find_finite(gradients)
+        super().apply([tf.where(finite, g, tf.zeros_like(g)) for g in gradients])
 
 
 @_overflow("reduced_gradient", TRAINED, replicas=(-1,))

@@ -100,3 +100,52 @@ def test_a_mistake_in_what_trains_is_told_beside_it() -> None:
     found = judge(skip_alone(bias=3.0)).findings
     assert {f.step for f in found} == {0, _STEP}
     assert any(BIAS in f.variables and f.step == 0 for f in found)
+
+
+def test_a_step_is_left_out_though_a_decay_goes_on() -> None:
+    """Gradients of 0 leave what one device has, and all replicas took those of one."""
+    evidence = skip_alone()
+
+    def move(trace: Trace, share: float) -> Trace:
+        values = dict(trace.values)
+        for key, _ in trace.select(step=_STEP, phase="variable"):
+            start = evidence.reference.get(replace(key, step=_STEP - 1).at(WHOLE))
+            if key.variable not in _NUMBERS and start is not None:
+                values[key] = to_array(start) * np.float32(share)
+            elif key.variable in _NUMBERS:
+                values[key] = evidence.reference.values[key.at(WHOLE)]
+        return replace(trace, values=values)
+
+    nothing = move(evidence.observed, 0.9)
+    ways = ({"kept": [0, 1], "factor": 0.0}, {"kept": [0], "factor": 1.0})
+    sums = tuple(replace(nothing, notes={**way, "narrow": ""}) for way in ways)
+    decayed = replace(
+        evidence,
+        reference=move(evidence.reference, 0.9),
+        observed=move(evidence.observed, 0.8),
+        twins=tuple(move(twin, 0.9) for twin in evidence.twins),
+        fed=Fed(sums=sums),
+    )
+    (only,) = judge(decayed).findings
+    assert (only.code, only.step, only.replicas) == ("nonfinite", _STEP, (0, 1))
+    assert "one device skips the step" in only.explanation
+
+
+def test_a_number_that_is_half_of_what_is_due_is_no_mean() -> None:
+    """Beside nothing else that is wrong: a scale is halved once for each replica."""
+    evidence = observe(replicas=2, sparse=False)
+    info = VariableInfo(
+        path="scale", role="variable", shape=(), dtype="float32", trainable=False
+    )
+
+    def join(trace: Trace) -> Trace:
+        values = dict(trace.values)
+        for key, _ in trace.select(phase="variable", variable=KERNEL):
+            is_wrong = trace is evidence.observed and key.step == _STEP
+            held = 512.0 if is_wrong else 1024.0 if key.step == _STEP else 2048.0
+            values[replace(key, variable="scale")] = np.float32(held)
+        return replace(trace, variables=(*trace.variables, info), values=values)
+
+    (only,) = judge(evidence.change_traces(join)).findings
+    assert only.variables == ("scale",)
+    assert only.code != "mean-instead-of-sum"

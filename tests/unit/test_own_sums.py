@@ -75,3 +75,9 @@ def test_what_is_handed_in_another_shape_leaves_it_to_the_variable(
     seen = make_left(handed, -sums[1])
     observed = replace(seen, values={**own.values, **seen.values})
     assert np.array_equal(mix_sums(observed, fed, left).values[KEY], sums[1])
+
+
+def test_no_gradients_are_zeros_though_some_overflow() -> None:
+    """One device is fed with them to see what a step leaves that takes none."""
+    values = np.array([np.inf, 1.0], np.float32), np.array([np.nan, 2.0], np.float32)
+    assert np.array_equal(Sum(kept=(0, 1), factor=0.0).add_up(values), [0.0, 0.0])

@@ -16,6 +16,7 @@ from distbench.compare.arrays.ratio import fit_ratio
 from distbench.compare.state.leading import is_number
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.shown_sums import find_start
 from distbench.diagnose.names import name_replicas
 from distbench.trace import UPDATED, WHOLE, Phase, Value
 from distbench.trace.numbers import Array, are_equal, densify
@@ -110,7 +111,8 @@ def _add_finite(context: Context, case: Pair, bad: tuple[int, ...]) -> Array | N
 def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
     """One device skips the step; of the replicas only those that overflowed, or none.
 
-    A step is skipped where it leaves all bits of a value as they were.
+    A step is skipped where it leaves all bits of a value as they were, or as gradients
+    of 0 leave them, for a rule that goes on by its momentum.
     """
     if context.phase not in UPDATED:
         return
@@ -123,7 +125,7 @@ def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
         for number, case in enumerate(context.cases)
         if case.key.step == step
         and np.isfinite(case.observed).all()
-        and are_equal(case.expected, np.broadcast_to(case.base, case.expected.shape))
+        and are_equal(case.expected, find_start(context, case))
     }
     if (
         context.phase == "slot"

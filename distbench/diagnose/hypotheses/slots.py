@@ -18,7 +18,10 @@ from distbench.diagnose.clues.fit import (
     predict_rows,
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
-from distbench.diagnose.hypotheses.overflow import is_applied_to_some
+from distbench.diagnose.hypotheses.overflow import (
+    find_overflowing,
+    is_applied_to_some,
+)
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.hypotheses.slot_facts import (
     SlotRule,
@@ -149,11 +152,16 @@ class _Kind:
 
 
 def _list_kinds(context: Context) -> list[_Kind]:
-    """Those of which the gradients are known."""
+    """Those of which the gradients are known.
+
+    Where those of some replicas overflow, what is due may have taken none of a step.
+    """
     kinds: list[_Kind] = []
     for cases in group_by_kind(context):
         slots: list[_Fed] = []
         for number, case in cases:
+            if find_overflowing(context, case.key.step):
+                continue
             owner = context.infos[case.key.variable].of
             terms = find_locals(context, case, owner)
             gradient = context.find_due_gradient(case, owner) if owner else None

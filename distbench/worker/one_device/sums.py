@@ -51,6 +51,9 @@ class Sum:
         """The sum of a variable's gradients, one for each replica."""
         own = get_numbers(values[0]).dtype
         addends = [densify(values[replica]) for replica in self.kept]
+        if not self.factor:
+            # Of Inf as well: these are the gradients of a step that takes none.
+            return _pack(np.zeros(addends[0].shape, own), values)
         if not self.narrow:
             total = self.factor * np.sum(addends, axis=0)
             return _pack(total.astype(own), values)
