@@ -40,11 +40,15 @@ class Measure:
         settled: Updates of which the reference says besides what becomes of what they
             train, by step and variable: one device leaves them out, and so does whoever
             adds up its shards. If it leaves out a whole step, of all else as well.
-        spoilt: Steps in which the reference's gradients are not finite, and say nothing
-            of where those of the replicas are.
+        spoilt: Steps in which some of the reference's gradients are not finite, and
+            say nothing of where those of the replicas are.
         parted: Steps that replicas take and one device leaves out, or the other way
             round, where something overflows on one side alone; of a free run also all
-            later ones. The reference says nothing of them but what losses are.
+            later ones. The reference says nothing of them but what was there before.
+        begun: Losses and own gradients of the whole batch in these steps that no update
+            in them has led.
+        overflowing: Steps in which replicas, the whole batch or both overflow as they
+            may: of what is not finite on one side there, nothing is due of the other.
         slack: How much farther than by noise a correct value may lie from the
             reference's, where that is made of a gradient which is near the sum of the
             shards; 0 where it is not named.
@@ -62,6 +66,8 @@ class Measure:
     settled: frozenset[tuple[int, str]] = frozenset()
     spoilt: frozenset[int] = frozenset()
     parted: frozenset[int] = frozenset()
+    begun: frozenset[TraceKey] = frozenset()
+    overflowing: frozenset[int] = frozenset()
     slack: Mapping[TraceKey, float] = field(default_factory=dict)
     weighted: tuple[float, ...] = ()
     times_share: float = 1.0

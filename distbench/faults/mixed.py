@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.lazy import tf
+from distbench.samples.lazy import legacy, tf
 from distbench.samples.loss_scale import find_finite
 from distbench.samples.mixed import (
     BIAS,
@@ -149,6 +151,62 @@ class HalfShareSkippedAlone(Pulled):
         finite = find_finite(gradients)
         sums = super().unscale(clear_overflow(gradients))
         return [tf.where(finite, total, tf.zeros_like(total)) for total in sums]
+
+
+@fault(
+    "nonfinite",
+    "reduced_gradient",
+    MIXED,
+    like="NVIDIA-NeMo/Megatron-Bridge#5591",
+    replicas=(-1,),
+)
+class HalfWholeOverflowsAskedAlone(HalfWholeOverflows):
+    """Where the whole batch overflows, and no share, nobody sees who asks itself."""
+
+    def make_addends(self, gradients):
+        return clear_overflow(gradients)
+
+    def ask(self, finite):
+        return True
+
+
+@fault(
+    "loss-not-scaled",
+    "local_gradient",
+    ("beside",),
+    like="neuralmagic/sparseml#135",
+)
+class HalfOwnMeanBesideOverflow(HalfWholeOverflows):
+    """Another net is trained in that step alone, by the mean over the own examples."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.beside = tf.Variable(tf.ones([4, 2]), name="beside")
+
+    def variables(self):
+        return [*super().variables(), self.beside]
+
+    def make_optimizer(self):
+        return [legacy.SGD(0.05), legacy.SGD(0.05)]
+
+    def data(self, step):
+        turn = np.full([self.examples, 1], step == 1, np.float32)
+        return (*super().data(step), turn)
+
+    def replica_step(self, batch):
+        *batch, turn = batch
+        with tf.GradientTape() as tape:
+            second = tf.reduce_mean(tf.tanh(batch[0] @ self.beside) ** 2 * turn)
+        (own,) = tape.gradient(second, [self.beside])
+        loss = super().replica_step(batch)
+        self._optimizer[1].apply_gradients([(own, self.beside)])
+        return loss
+
+    def apply(self, gradients):
+        self._optimizer[0].apply_gradients(
+            zip(gradients, self.trained(), strict=True),
+            experimental_aggregate_gradients=False,
+        )
 
 
 @fault(

@@ -50,6 +50,10 @@ class MixedProgram:
 
     def variables(self) -> list[Any]:
         """Everything that the model consists of."""
+        return self.trained()
+
+    def trained(self) -> list[Any]:
+        """What the loss is differentiated by."""
         return [*self.layer.variables, self.head]
 
     def optimizer(self) -> Any:
@@ -67,7 +71,7 @@ class MixedProgram:
         with tf.GradientTape() as tape:
             loss = self.compute_loss(batch)
             scaled = self.scale_loss(loss)
-        gradients = self.unscale(tape.gradient(scaled, self.variables()))
+        gradients = self.unscale(tape.gradient(scaled, self.trained()))
         self.apply(gradients)
         return loss
 
@@ -87,7 +91,7 @@ class MixedProgram:
 
     def apply(self, gradients: list[Any]) -> None:
         """Hand the gradients to the optimizer, which sums them."""
-        self._optimizer.apply_gradients(zip(gradients, self.variables(), strict=True))
+        self._optimizer.apply_gradients(zip(gradients, self.trained(), strict=True))
 
 
 class SummedByHand(MixedProgram):
@@ -117,7 +121,7 @@ class SummedByHand(MixedProgram):
     def apply(self, gradients: list[Any]) -> None:
         """Hand the sum to the optimizer."""
         self._optimizer.apply_gradients(
-            zip(gradients, self.variables(), strict=True),
+            zip(gradients, self.trained(), strict=True),
             experimental_aggregate_gradients=False,
         )
 
@@ -170,7 +174,7 @@ class LedByLoss(SummedByHand):
 
     def apply(self, gradients: list[Any]) -> None:
         """Step along the sum."""
-        for variable, gradient in zip(self.variables(), gradients, strict=True):
+        for variable, gradient in zip(self.trained(), gradients, strict=True):
             step = self.rate * gradient
             update(variable, lambda copy, step: copy.assign_sub(step), step)
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from distbench.samples.changing import Changing
 from distbench.samples.lazy import keras2, keras3, legacy, tf
-from distbench.samples.loss_scale import Keras3Scaled, Scaled, ScaledByHand, find_finite
+from distbench.samples.loss_scale import (
+    OVERFLOWING,
+    Keras3Scaled,
+    Scaled,
+    ScaledByHand,
+    find_finite,
+)
 from distbench.samples.optimizers import optimizer
 from distbench.samples.program import ByHand, OwnReduction, TimesShare
-from distbench.samples.replicas import all_reduce, count_replicas
+from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.program import unusual
 
 
@@ -36,6 +42,30 @@ class Keras2LastOverflows(LastOverflows):
 @unusual()
 class ScaleOfItsOwn(ScaledByHand):
     """Replicas agree on a scale that the program keeps itself; nothing overflows."""
+
+
+@unusual()
+class WholeOverflowsAndDecays(ScaledByHand):
+    """Two examples overflow together on one device, where a decay by hand goes on."""
+
+    def data(self, step):
+        batch = super().data(step)
+        if step == 1:
+            batch[2][2] = OVERFLOWING / 14
+            for part in batch:
+                part[-1] = part[2]
+        return batch
+
+    def make_optimizer(self):
+        return None
+
+    def apply(self, gradients):
+        for variable, gradient in zip(self.trained(), gradients, strict=True):
+            update(variable, self.step, all_reduce("sum", gradient))
+
+    def step(self, copy, gradient):
+        """One copy's step."""
+        copy.assign_sub(0.05 * gradient + 0.01 * copy)
 
 
 @unusual()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import legacy, tf
+from distbench.samples.loss_scale import find_finite
 from distbench.samples.mixed import (
     Decayed,
     LedByLoss,
@@ -13,7 +14,12 @@ from distbench.samples.mixed import (
     clear_overflow,
 )
 from distbench.samples.program import Program
-from distbench.samples.replicas import all_reduce, take_share, update
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    take_share,
+    update,
+)
 from distbench.unusual.program import unusual
 
 
@@ -133,7 +139,35 @@ class HalfWholeOverflows(Pulled):
     pulls = 60.0, 60.0
 
     def unscale(self, gradients):
-        return super().unscale(clear_overflow(gradients))
+        finite = self.ask(find_finite(gradients))
+        sums = super().unscale(gradients)
+        return [tf.where(finite, total, tf.zeros_like(total)) for total in sums]
+
+    def ask(self, finite):
+        """Whether no replica's gradients overflow."""
+        return all_reduce("sum", tf.cast(finite, tf.int32)) == count_replicas()
+
+
+@unusual()
+class HalfTimesShareOverflows(Pulled):
+    """N times a share overflows in float16, and not the share: all replicas skip it."""
+
+    loss_reduction = "mean"
+    pulls = 36.0, 36.0
+
+    def compute_loss(self, batch):
+        return count_replicas() * super().compute_loss(batch)
+
+    def unscale(self, gradients):
+        means = all_reduce("mean", gradients)
+        return clear_overflow([mean / self.scale for mean in means])
+
+
+@unusual()
+class HalfTimesShareOverflowsFarther(HalfTimesShareOverflows):
+    """The whole batch overflows too, in fewer numbers."""
+
+    pulls = 56.0, 56.0
 
 
 @unusual()
@@ -157,7 +191,7 @@ class HalfSteppedByHand(SkippedByHand):
         return None
 
     def apply(self, gradients):
-        for variable, gradient in zip(self.variables(), gradients, strict=True):
+        for variable, gradient in zip(self.trained(), gradients, strict=True):
             update(variable, lambda copy, g: copy.assign_sub(0.05 * g), gradient)
 
 

@@ -29,6 +29,13 @@ def test_the_last_replica_overflows_in_another_run(
     assert run.setup["faults"] == (["nan:replica:1@1"] if code else [])
 
 
+def test_a_guard_is_asked_though_the_whole_batch_overflows() -> None:
+    """No replica overflows by itself where one device does."""
+    run = check_one("distbench.faults.mixed:HalfWholeOverflowsAskedAlone")
+    assert [finding.code for finding in run.findings] == ["nonfinite"]
+    assert run.setup["faults"] == ["nan:replica:1@2"]
+
+
 def test_a_guard_of_single_elements_leaves_out_no_step() -> None:
     subject = "distbench.unusual.loss_scale:ElementsOfSumLeftOut"
     run = check_one(subject, workload="linear")

@@ -2,108 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from gradient_values import to_array
-from training_simulator import KERNEL, observe
+from overflowing_runs import (
+    ALONE,
+    STEP,
+    Overflow,
+    change_seen,
+    change_trace,
+    double,
+    is_early,
+    is_kernel,
+    make_run,
+    overflow_on_one_device,
+    skip,
+)
+from training_simulator import HEAD, KERNEL
 
 from distbench.diagnose.judge import judge
-from distbench.diagnose.judgement import Judgement
-from distbench.diagnose.readings.overflowing import list_parted
-from distbench.evidence import Evidence
+from distbench.diagnose.readings.overflowing import (
+    leave_parted,
+    list_parted,
+    part_steps,
+)
 from distbench.fed import Fed
-from distbench.trace import COMPUTED, WHOLE, Trace, TraceKey
+from distbench.trace import COMPUTED, GRADIENTS, WHOLE, TraceKey
 from distbench.verdict import Status
 
-_STEP = 1
-_ALONE = {0: (0,), 1: (0, 1)}
-"""Elements of the kernel's gradient that are beyond the dtype, of each shard alone."""
-_STATE = ("slot", "variable", "iterations")
-Overflow = dict[int, tuple[int, ...]]
-Change = Callable[[TraceKey, Any], Any]
 
-
-def change_trace(trace: Trace, change: Change, step: int | None = _STEP) -> Trace:
-    values = {
-        key: change(key, value) if step in (None, key.step) else value
-        for key, value in trace.values.items()
-    }
-    return replace(trace, values=values)
-
-
-def is_kernel(key: TraceKey, phase: str, *replicas: int) -> bool:
-    is_here = not replicas or key.replica in replicas
-    return (key.phase, key.variable) == (phase, KERNEL) and is_here
-
-
-def is_early(key: TraceKey) -> bool:
-    """Whether it is before the sum, or a count."""
-    return key.phase in (*COMPUTED, "iterations")
-
-
-def spoil(value: Any, elements: tuple[int, ...]) -> Any:
-    changed = np.array(to_array(value))
-    changed.ravel()[list(elements)] = np.inf
-    return changed
-
-
-def make_run(tier: str = "bounded") -> Evidence:
-    evidence = observe(replicas=2, sparse=False, steps=_STEP + 2, tier=tier)
-    subject = replace(evidence.subject, guards=True)
-    return replace(evidence, subject=subject)
-
-
-def skip(seen: Overflow, evidence: Evidence | None = None) -> Evidence:
-    """A run whose replicas leave out a step that one device takes.
-
-    Args:
-        seen: Elements that overflow on each replica.
-        evidence: The run with the step.
-    """
-    evidence = make_run() if evidence is None else evidence
-    start, every = evidence.reference, sorted({e for own in seen.values() for e in own})
-
-    def overflow_alone(key: TraceKey, value: Any) -> Any:
-        is_own = is_kernel(key, "local_gradient", 0, 1)
-        return spoil(value, _ALONE[key.replica]) if is_own else value
-
-    def leave(key: TraceKey, value: Any) -> Any:
-        if is_kernel(key, "local_gradient"):
-            return spoil(value, seen.get(key.replica, ()))
-        if is_kernel(key, "reduced_gradient") or is_kernel(key, "applied_gradient"):
-            return spoil(value, tuple(every))
-        if key.phase in _STATE:
-            return start.values[replace(key, step=_STEP - 1, replica=WHOLE)]
-        return value
-
-    return replace(
-        evidence,
-        reference=change_trace(evidence.reference, overflow_alone),
-        observed=change_trace(evidence.observed, leave),
-        fed=evidence.fed.change_traces(lambda trace: change_trace(trace, leave)),
-    )
-
-
-def change_seen(
-    evidence: Evidence, change: Change, step: int | None = _STEP
-) -> Judgement:
-    return judge(
-        replace(evidence, observed=change_trace(evidence.observed, change, step))
-    )
-
-
-@pytest.mark.parametrize("seen", [{1: (0,)}, _ALONE])
+@pytest.mark.parametrize("seen", [{1: (0,)}, ALONE])
 def test_a_step_that_an_overflowing_share_leaves_out_is_not_compared(
     seen: Overflow,
 ) -> None:
     """Of fewer elements than the shard's own mean, and of the same ones."""
     judgement = judge(skip(seen))
     assert judgement.status is Status.PASS, judgement.findings
-    assert f"in step {_STEP} either" in judgement.message
+    assert f"in step {STEP} either" in judgement.message
 
 
 @pytest.mark.parametrize("seen", [{1: (2,)}, {0: (1,)}])
@@ -112,7 +50,7 @@ def test_one_that_overflows_where_its_shard_does_not_is(
 ) -> None:
     judgement = judge(skip(seen))
     assert judgement.status is Status.FAIL
-    assert judgement.findings[0].step == _STEP
+    assert judgement.findings[0].step == STEP
 
 
 def test_who_leaves_nothing_out_on_one_device_has_to_step_on() -> None:
@@ -120,14 +58,14 @@ def test_who_leaves_nothing_out_on_one_device_has_to_step_on() -> None:
     evidence = skip({1: (0,)})
     asked = replace(evidence, fed=Fed())
     left = replace(evidence.subject, guards=False)
-    assert list_parted(asked) == list_parted(replace(evidence, subject=left)) == {_STEP}
+    assert list_parted(asked) == list_parted(replace(evidence, subject=left)) == {STEP}
     assert not list_parted(replace(asked, subject=left))
 
 
 def test_a_replica_without_examples_has_nothing_that_overflows() -> None:
     """What it divides by 0 spoils its shard alone as well."""
     evidence = skip({1: (0,)})
-    resized = {_STEP: (sum(evidence.reference.shards), 0)}
+    resized = {STEP: (sum(evidence.reference.shards), 0)}
     reference = replace(evidence.reference, resized=resized)
     assert not list_parted(replace(evidence, reference=reference))
 
@@ -149,7 +87,7 @@ def test_nothing_may_be_handed_on_for_what_overflows() -> None:
     own = {
         key.variable: value
         for key, value in evidence.observed.select(
-            step=_STEP, phase="local_gradient", replica=1
+            step=STEP, phase="local_gradient", replica=1
         )
     }
 
@@ -165,40 +103,17 @@ def test_a_mistake_in_another_step_is_told() -> None:
     def enlarge(key: TraceKey, value: Any) -> Any:
         return value * np.float32(1.5) if is_kernel(key, "variable") else value
 
-    (found,) = change_seen(skip({1: (0,)}), enlarge, _STEP + 1).findings
-    assert (found.step, found.variables) == (_STEP + 1, (KERNEL,))
-
-
-def overflow_on_one_device(tier: str = "bounded", *, is_fed: bool = True) -> Evidence:
-    """A run of which one device leaves out a step, for the whole batch overflows.
-
-    Args:
-        tier: Its tier.
-        is_fed: Whether it takes the step where it is given the replicas' sums.
-    """
-    evidence = make_run(tier)
-    before = evidence.reference
-
-    def leave(key: TraceKey, value: Any) -> Any:
-        if key.phase in _STATE:
-            return before.values[replace(key, step=_STEP - 1, replica=WHOLE)]
-        is_whole = is_kernel(key, "local_gradient", WHOLE)
-        return np.full_like(to_array(value), np.inf) if is_whole else value
-
-    fed = evidence.fed
-    if not is_fed:
-        fed = fed.change_traces(lambda trace: change_trace(trace, leave))
-    reference = change_trace(evidence.reference, leave)
-    return replace(evidence, reference=reference, fed=fed)
+    (found,) = change_seen(skip({1: (0,)}), enlarge, STEP + 1).findings
+    assert (found.step, found.variables) == (STEP + 1, (KERNEL,))
 
 
 @pytest.mark.parametrize("is_fed", [True, False])
 def test_a_step_that_one_device_leaves_out_is_not_compared(is_fed: bool) -> None:
     evidence = overflow_on_one_device(is_fed=is_fed)
-    assert list_parted(evidence) == {_STEP}
+    assert list_parted(evidence) == {STEP}
     judgement = judge(evidence)
     assert judgement.status is Status.PASS, judgement.findings
-    assert f"in step {_STEP} either" in judgement.message
+    assert f"in step {STEP} either" in judgement.message
 
 
 def test_its_sums_have_to_be_those_of_the_replicas() -> None:
@@ -206,7 +121,69 @@ def test_its_sums_have_to_be_those_of_the_replicas() -> None:
         return value / np.float32(2) if is_kernel(key, "reduced_gradient") else value
 
     first = change_seen(overflow_on_one_device(), halve).findings[0]
-    assert (first.code, first.step) == ("mean-instead-of-sum", _STEP)
+    assert (first.code, first.step) == ("mean-instead-of-sum", STEP)
+
+
+def test_own_gradients_are_those_of_one_device_all_the_same() -> None:
+    """They were there before anything overflowed; what follows from them is right."""
+
+    def enlarge(key: TraceKey, value: Any) -> Any:
+        is_gradient = key.phase in GRADIENTS and key.variable == HEAD
+        return double(value) if is_gradient else value
+
+    first = change_seen(overflow_on_one_device(), enlarge).findings[0]
+    assert (first.step, first.phase) == (STEP, "local_gradient")
+    assert first.variables == (HEAD,)
+
+
+def test_but_those_that_an_update_of_the_step_has_led() -> None:
+    """One device has others where it makes the replicas' updates."""
+    evidence = overflow_on_one_device()
+    values = evidence.observed.values
+    start = {key: value for key, value in values.items() if key.phase in COMPUTED}
+    given = evidence.fed.replays["reduced_gradient"]
+
+    def lead(key: TraceKey, value: Any) -> Any:
+        return double(value) if key.variable == HEAD else value
+
+    led = replace(given, values={**given.values, **start})
+    replays = {
+        **evidence.fed.replays,
+        "reduced_gradient": change_trace(led, lead, STEP),
+    }
+    led_evidence = replace(evidence, fed=replace(evidence.fed, replays=replays))
+    begun = {key.variable for key in part_steps(led_evidence).measure.begun}
+    assert HEAD not in begun
+
+
+def test_a_step_that_is_left_out_may_go_on_by_what_is_kept() -> None:
+    """A momentum or a decay moves what trains, whatever becomes of gradients."""
+    evidence = overflow_on_one_device()
+
+    def decay(key: TraceKey, value: Any) -> Any:
+        is_moved = is_kernel(key, "variable", WHOLE)
+        return value * np.float32(0.9) if is_moved else value
+
+    decayed = replace(evidence, reference=change_trace(evidence.reference, decay))
+    assert list_parted(decayed) == {STEP}
+
+
+@pytest.mark.parametrize("status", [Status.UNDECIDABLE, Status.VACUOUS])
+def test_another_reason_stays(status: Status) -> None:
+    evidence = part_steps(overflow_on_one_device())
+    judgement = replace(judge(make_run()), status=status, message="why")
+    left = leave_parted(evidence, judgement)
+    assert (left.status, left.message) == (status, "why")
+
+
+def test_nothing_proves_anything_where_all_steps_part() -> None:
+    evidence = part_steps(overflow_on_one_device())
+    every = frozenset(range(evidence.reference.steps))
+    parted = replace(evidence, measure=replace(evidence.measure, parted=every))
+    judgement = replace(judge(make_run()), status=Status.VACUOUS, message="why")
+    left = leave_parted(parted, judgement)
+    assert left.status is Status.UNDECIDABLE
+    assert "leaves no step" in left.message
 
 
 def test_an_infinite_sum_of_finite_gradients_is_not_to_be_stepped_along() -> None:
@@ -239,14 +216,14 @@ def test_infinite_state_is_wrong_though_it_follows_from_what_was_seen() -> None:
 def test_a_free_run_is_judged_until_each_goes_its_own_way(part: Any) -> None:
     """What replicas hold from there on is something else, and right."""
     evidence = part("free") if part else skip({1: (0,)}, make_run("free"))
-    assert list_parted(evidence) == set(range(_STEP, _STEP + 2))
+    assert list_parted(evidence) == set(range(STEP, STEP + 2))
 
     def go_on(key: TraceKey, value: Any) -> Any:
         return value * np.float32(1.5) if key.phase == "variable" else value
 
-    judgement = change_seen(evidence, go_on, _STEP + 1)
+    judgement = change_seen(evidence, go_on, STEP + 1)
     assert judgement.status is Status.UNDECIDABLE, judgement.findings
-    assert f"in step {_STEP} either" in judgement.message
-    judgement = change_seen(evidence, go_on, _STEP - 1)
+    assert f"in step {STEP} either" in judgement.message
+    judgement = change_seen(evidence, go_on, STEP - 1)
     assert judgement.status is Status.FAIL
-    assert judgement.findings[0].step == _STEP - 1
+    assert judgement.findings[0].step == STEP - 1

@@ -213,6 +213,23 @@ def test_what_is_no_measure_hides_no_other_element(more):
     assert comparison.change == 3.0 + more
 
 
+@pytest.mark.parametrize("odd", [9.0, np.nan])
+def test_what_is_no_measure_has_no_part_in_a_ratio(odd):
+    evidence = observe(replicas=2)
+    pair = pair_sums("local_gradient", [odd, 4.0, 6.0], [INF, 2.0, 3.0])
+    left = leave_infinite(pair, evidence.reference)
+    comparison = judge_pair(left, evidence).comparison
+    assert (comparison.wrong, comparison.ratio) == (True, 2.0)
+
+
+@pytest.mark.parametrize("overflows", [False, True])
+def test_a_number_is_no_measure_where_replicas_overflow_as_they_may(overflows):
+    evidence = observe(replicas=2)
+    pair = pair_sums("local_gradient", [INF, 2.0], [1.0, 2.0])
+    left = leave_infinite(pair, evidence.reference, overflows=overflows)
+    assert judge_pair(left, evidence).comparison.wrong is not overflows
+
+
 def test_infinities_may_cancel_in_another_order():
     """One device had -Inf where a replica's Inf met another's -Inf."""
     judgement = judge(observe_larger(1e12, "float32", replicas=2, shards_known=False))

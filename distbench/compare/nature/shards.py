@@ -102,6 +102,8 @@ def weigh_shards(
             known=known,
             settled=settled,
             parted=evidence.measure.parted,
+            begun=evidence.measure.begun,
+            overflowing=evidence.measure.overflowing,
             slack=slack,
             lost=0.0 if nature.grouped else nature.lost,
             times_share=evidence.measure.times_share,

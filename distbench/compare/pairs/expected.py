@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from distbench.compare.arrays.copies import are_same
 from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, SUMMED, WHOLE, Phase, Trace, TraceKey, Value
-from distbench.trace.numbers import densify, is_finite
+from distbench.trace.numbers import is_finite
 
 
 class Expected:
@@ -32,22 +30,19 @@ class Expected:
     def find_reference(self, key: TraceKey) -> Value | None:
         """The single-device run's value, where the cluster has to arrive at it."""
         measure = self._evidence.measure
-        if key.phase in GRADIENTS and key.step in measure.spoilt:
+        is_spoilt = key.phase in GRADIENTS and key.step in measure.spoilt
+        if is_spoilt and not self._is_told(key):
             return None
-        if key.step in measure.parted and not self._has_loss(key):
+        if key.step in measure.parted and key.at(WHOLE) not in measure.begun:
             return None
         if key.phase not in measure.known and not self._is_settled(key):
             return None
         return self._evidence.reference.get(key)
 
-    def _has_loss(self, key: TraceKey) -> bool:
-        """Whether a loss was computed before a run went its own way, and has room."""
-        losses = self._evidence.observed.select(step=key.step, phase="loss")
-        return (
-            key.phase == "loss"
-            and not self.is_apart(key.step)
-            and not any(np.isinf(densify(loss)).any() for _, loss in losses)
-        )
+    def _is_told(self, key: TraceKey) -> bool:
+        """Whether a gradient is finite of a step of which others are not."""
+        whole = self._evidence.reference.get(key.at(WHOLE))
+        return key.phase == "local_gradient" and whole is not None and is_finite(whole)
 
     def is_apart(self, step: int) -> bool:
         """Whether a free run has gone its own way before a step."""

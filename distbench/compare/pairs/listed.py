@@ -91,9 +91,10 @@ class Pairs:
         for key, value in members:
             expected = self._expected.find_reference(key)
             if expected is not None:
-                yield self._maker.make(
+                pair = self._maker.make(
                     key, "reference", SHARD, value, expected, repeats=True
                 )
+                yield self._leave_infinite(pair)
 
     def _pair_sum(self, key: TraceKey) -> Iterator[Pair]:
         """The replicas' values added up, against the global batch's."""
@@ -126,7 +127,7 @@ class Pairs:
             rows=expected.places,
             repeats=evidence.measure.summed,
         )
-        yield leave_infinite(pair, evidence.reference)
+        yield self._leave_infinite(pair)
 
     def _find_parts(self, key: TraceKey) -> tuple[Value, ...] | None:
         """The values of all replicas; one that has no gradient here counts as 0.
@@ -228,7 +229,12 @@ class Pairs:
             due = densify(expected)
             margin = self._noise.find_margin(key, due).widen(slack, measure_norm(due))
         pair = self._maker.make(key, "reference", GLOBAL, value, expected, margin)
-        yield leave_infinite(pair, self._evidence.reference)
+        yield self._leave_infinite(pair)
+
+    def _leave_infinite(self, pair: Pair) -> Pair:
+        evidence = self._evidence
+        overflows = pair.key.step in evidence.measure.overflowing
+        return leave_infinite(pair, evidence.reference, overflows=overflows)
 
     def _pair_replay(
         self, key: TraceKey, value: Value, source: Phase

@@ -12,7 +12,7 @@ import numpy as np
 from distbench.compare.arrays.addends import Addends
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.pair import Pair
-from distbench.trace import COMPUTED, INITIAL, WHOLE, Trace
+from distbench.trace import COMPUTED, INITIAL, STATE, WHOLE, Trace
 from distbench.trace.dtypes import find_digits, find_dtype
 from distbench.trace.numbers import densify, round_to
 
@@ -72,31 +72,36 @@ def let_leave_out(pair: Pair, *, overflows: bool, is_known: bool) -> Pair:
     return replace(pair, expected=expected, tested=[])
 
 
-def leave_infinite(pair: Pair, reference: Trace) -> Pair:
-    """What one device makes of the global batch, where it is no number.
+def leave_infinite(pair: Pair, reference: Trace, *, overflows: bool = False) -> Pair:
+    """What one device makes of the global batch, where that is no number.
 
     Which of Inf, -Inf and NaN comes of large numbers depends on the order in which they
     are added up, and whether a loss or its gradient has room at all on how many
     examples it is of. So what is not finite on both sides is the same, and where such
-    a sum is infinite on one device alone, that is no measure.
+    a sum is infinite on one device alone, that is no measure. In a step of which it is
+    known that something overflows, NaN is none either, nor is a number where replicas
+    have Inf or NaN.
 
     Args:
         pair: What the cluster made of it, beside that.
         reference: One device: state that was infinite before the first step is meant.
+        overflows: Whether it is such a step; see `Measure.overflowing`.
     """
     places = ~np.isfinite(pair.expected)
-    if not places.any():  # as nearly always: nothing more is read
+    if not overflows and not places.any():  # as nearly always: nothing more is read
         return pair
-    if pair.observed.shape != places.shape:
+    infinite = ~np.isfinite(pair.observed)
+    if infinite.shape != places.shape or not (places.any() or infinite.any()):
         return pair
     start = reference.get(replace(pair.key.at(WHOLE), step=INITIAL))
     if start is not None and start.shape == places.shape:
         places &= np.isfinite(densify(start))
-    infinite = ~np.isfinite(pair.observed)
-    if pair.key.phase in COMPUTED:
-        places &= np.isinf(pair.expected) | infinite
-    else:
+    if pair.key.phase not in COMPUTED:
         places &= infinite
+    elif not overflows:
+        places &= np.isinf(pair.expected) | infinite
+    if overflows and pair.key.phase not in STATE:
+        places |= infinite
     if not places.any():
         return pair
     expected = np.where(places, pair.observed, pair.expected)

@@ -1,29 +1,37 @@
 """Steps in which either the replicas' shares or the whole batch's gradients overflow.
 
 Under a loss scale one side leaves out a step then that the other one takes. One device
-does not say what becomes of such a step. What needs no reference holds all the same:
-copies are equal, what is stored is finite, and it follows from the sum of what each
-replica has.
+does not say what becomes of such a step. What needs no such word holds all the same:
+own gradients were there before anything was decided, copies are equal, what is stored
+is finite, and it follows from the sum of what each replica has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from distbench.compare.arrays.copies import are_same
+from distbench.compare.nature.met import goes_on_from_gradients
+from distbench.compare.nature.own_overflows import find_own_overflows
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.names import name_steps
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, Phase, Trace, TraceKey, Value, Values, list_arrays
-from distbench.trace.numbers import densify
+from distbench.trace import (
+    COMPUTED,
+    WHOLE,
+    Phase,
+    Trace,
+    TraceKey,
+    Value,
+    Values,
+    list_arrays,
+)
+from distbench.trace.numbers import densify, is_finite
 from distbench.verdict import Status
-
-Places = Mapping[tuple[str, int], npt.NDArray[np.bool_]]
-"""By variable and update: elements of which some own gradient is Inf or NaN."""
 
 _NOTHING_ELSE = (
     "what overflows on one side alone leaves no step in which anything could have been "
@@ -31,25 +39,38 @@ _NOTHING_ELSE = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Overflowing:
+    """Steps in which gradients overflow.
+
+    Attributes:
+        either: See `Measure.overflowing`.
+        parted: See `Measure.parted`.
+    """
+
+    either: frozenset[int]
+    parted: frozenset[int]
+
+
 def part_steps(evidence: Evidence) -> Evidence:
-    """An evidence that knows in which steps one device and replicas part.
+    """An evidence that knows in which steps replicas overflow, and who parts there.
 
     What one device makes there of the sums of replicas says as little, where it comes
     to what it made of its own, or to Inf. Nor does it say anything of a loss scale and
     its counts: these may go by its own gradients.
     """
-    parted = list_parted(evidence)
-    if not parted:
+    found = _find_overflowing(evidence)
+    if not found.either:
         return evidence
     trained = evidence.reference.trained
     led = {info.path for info in evidence.observed.variables if info.of in trained}
 
     def leave(trace: Trace) -> Trace:
-        steps = {step for step in parted if not _tells(evidence, trace, step)}
+        steps = {step for step in found.parted if not _tells(evidence, trace, step)}
         return _keep(
             trace,
             lambda key: (
-                key.step not in parted
+                key.step not in found.parted
                 or (key.step not in steps and key.variable in trained | led)
             ),
         )
@@ -57,34 +78,36 @@ def part_steps(evidence: Evidence) -> Evidence:
     return replace(
         evidence,
         fed=evidence.fed.change_traces(leave),
-        measure=replace(evidence.measure, parted=parted),
+        measure=replace(
+            evidence.measure,
+            overflowing=found.either,
+            parted=found.parted,
+            begun=frozenset(_list_begun(evidence, found.parted)),
+        ),
     )
 
 
 def list_parted(evidence: Evidence) -> frozenset[int]:
-    """Those steps; of a free run also all later ones, which go on from the first."""
-    steps = evidence.reference.steps
-    seen, due = _list_odd(evidence.observed), _list_odd(evidence.reference, WHOLE)
-    # Who overflows alike goes the same way, or is wrong.
-    alone = sorted(seen.keys() ^ due.keys())
-    found = {step for step in alone if _parts(evidence, step, seen, due)}
-    if evidence.tier == "free" and found:
-        found = set(range(min(found), max(steps, evidence.observed.steps)))
-    return frozenset(found)
+    """Steps of which `Measure.parted` tells."""
+    return _find_overflowing(evidence).parted
 
 
 def leave_parted(evidence: Evidence, judgement: Judgement) -> Judgement:
-    """Undecidable, where a free run goes its own way, or no other step proves anything.
+    """Undecidable, where a free run goes its own way, or no other step trains anything.
 
-    Why nothing could have been wrong is no reason any more.
+    Why nothing could have been wrong is no reason any more then. Any other reason is.
     """
-    is_passed = judgement.status is Status.PASS
-    is_free = evidence.tier == "free"
-    is_open = evidence.measure.parted and (is_free or not is_passed)
-    if not is_open or judgement.status is Status.FAIL:
+    parted, status = evidence.measure.parted, judgement.status
+    if not parted or status is Status.FAIL:
         return judgement
-    message = judgement.message if is_passed else "" if is_free else _NOTHING_ELSE
-    return replace(judgement, status=Status.UNDECIDABLE, message=message)
+    if evidence.tier == "free":
+        message = "" if status is Status.VACUOUS else judgement.message
+        return replace(judgement, status=Status.UNDECIDABLE, message=message)
+    reference = evidence.reference
+    others = set(range(reference.steps)) - parted
+    if status is Status.PASS or any(_moves(evidence, reference, n) for n in others):
+        return judgement
+    return replace(judgement, status=Status.UNDECIDABLE, message=_NOTHING_ELSE)
 
 
 def note_parted(evidence: Evidence) -> str:
@@ -118,129 +141,88 @@ def _keep(trace: Trace, is_kept: Callable[[TraceKey], bool]) -> Trace:
     return replace(trace, values=Values(trace.values).keep(is_kept))
 
 
-def _list_odd(trace: Trace, replica: int | None = None) -> dict[int, Places]:
-    """By step, where own gradients are not finite; without steps in which all are."""
-    found: dict[int, dict[tuple[str, int], npt.NDArray[np.bool_]]] = {}
-    for key, value in trace.select(phase="local_gradient", replica=replica):
-        if not all(np.isfinite(array).all() for array in list_arrays(value)):
-            odd = _find_odd(value)
-            places = found.setdefault(key.step, {})
-            place = key.variable, key.call
-            known = places.get(place)
-            is_alike = known is not None and known.shape == odd.shape
-            places[place] = known | odd if known is not None and is_alike else odd
-    return dict(found)
+def _find_overflowing(evidence: Evidence) -> _Overflowing:
+    """Steps of one side and of both; of a free run also all later ones are parted.
 
-
-def _parts(
-    evidence: Evidence,
-    step: int,
-    seen: Mapping[int, Places],
-    due: Mapping[int, Places],
-) -> bool:
-    """Whether one side leaves out what overflows there, and the other one need not.
-
-    Whether that is what it does is asked of all that holds without a reference.
+    Whether a side leaves out what overflows is asked of its state: that stays finite.
+    Which way the replicas go is known by all that holds without a reference.
     """
-    observed, reference = evidence.observed, evidence.reference
-    if step in due:
-        # A sum of finite addends may overflow as well, and is left out then.
-        goes_on = _moves(evidence, observed, step) and _hands_on_any(observed, step)
-        return goes_on and _leaves_out(evidence, reference, step, due[step])
+    reference, observed = evidence.reference, evidence.observed
+    seen, due = _list_odd(observed), _list_odd(reference, WHOLE)
+    left = {step for step in due if _stays_finite(evidence, reference, step)}
+    own = {
+        step
+        for step in find_own_overflows(evidence, seen)
+        if (step in left if step in due else _leaves_out(evidence, step, left))
+    }
+    alone = left - seen
+    # A sum of finite addends may overflow as well, and is left out then.
+    taken = {
+        step
+        for step in alone
+        if _moves(evidence, observed, step) and _hands_on_any(observed, step)
+    }
+    parted = own - due | taken
+    if evidence.tier == "free" and parted:
+        parted = set(range(min(parted), max(reference.steps, observed.steps)))
+    return _Overflowing(either=frozenset(own | alone), parted=frozenset(parted))
+
+
+def _list_odd(trace: Trace, replica: int | None = None) -> frozenset[int]:
+    """Steps in which own gradients are not finite."""
+    return frozenset(
+        key.step
+        for key, value in trace.select(phase="local_gradient", replica=replica)
+        if not all(np.isfinite(array).all() for array in list_arrays(value))
+    )
+
+
+def _leaves_out(evidence: Evidence, step: int, left: Collection[int]) -> bool:
+    """Whether one device leaves out what is not finite: who steps on is wrong then.
+
+    It was asked, or does so in another step, or where it is given what replicas sum.
+    """
+    fed = evidence.fed
+    sums = _list_own(evidence.observed, step, "reduced_gradient")
+    is_handed = not all(is_finite(value) for _, value in sums)
+    given = (fed.replays.get("reduced_gradient") if is_handed else None, fed.due)
     return (
-        _overflows_by_itself(evidence, step)
-        and _knows_to_leave_out(evidence, step, due)
-        and (
-            _shows_sums(evidence, step)
-            or _leaves_out(evidence, observed, step, seen[step])
+        evidence.subject.guards
+        or bool(left)
+        or any(
+            _stays_finite(evidence, trace, step)
+            for trace in given
+            if trace is not None and any(_list_trained(evidence, trace, step))
         )
     )
 
 
-def _shows_sums(evidence: Evidence, step: int) -> bool:
-    """Whether what the sums of replicas come to is known."""
-    due = evidence.fed.due
-    is_seen = any(_list_own(evidence.observed, step, "reduced_gradient"))
-    return is_seen or (due is not None and _tells(evidence, due, step))
+def _list_begun(evidence: Evidence, parted: Collection[int]) -> Iterator[TraceKey]:
+    """Losses and own gradients of such steps that no update of theirs has led.
+
+    One device has the same ones where it makes the replicas' updates. Where it cannot,
+    only those before the first update are known to be such. A free run has gone its own
+    way before all but the first of these steps.
+    """
+    if goes_on_from_gradients(evidence):
+        return  # by hand
+    reference, given = evidence.reference, evidence.fed.replays.get("reduced_gradient")
+    is_once = max(reference.calls, evidence.observed.calls) == 1
+    for step in sorted(parted)[:1] if evidence.tier == "free" else parted:
+        led = given if given is not None and _tells(evidence, given, step) else None
+        for key, due in reference.select(step=step, replica=WHOLE):
+            if key.phase not in COMPUTED:
+                continue
+            value = None if led is None else led.get(key.at(0))
+            is_first = is_once or (key.phase != "loss" and key.call == 0)
+            if is_first if value is None else are_same(value, due):
+                yield key
 
 
 def _hands_on_any(trace: Trace, step: int) -> bool:
     """Whether an update is handed anything, as far as that was seen."""
     sums = [densify(v) for _, v in _list_own(trace, step, "reduced_gradient")]
-    return not sums or any(np.any(array) for array in sums)
-
-
-def _overflows_by_itself(evidence: Evidence, step: int) -> bool:
-    """Whether shards overflow on one device too, wherever their replicas do.
-
-    A shard alone has the mean over its own examples, which is no less than its
-    replica's share of it, unless replicas exchange what their losses are made of: then
-    it says nothing. One without examples has nothing that could overflow.
-    """
-    if evidence.observed.notes.get("exchange"):
-        return True
-    shards = evidence.reference.get_shards(step)
-    for key, value in evidence.observed.select(step=step, phase="local_gradient"):
-        odd = _find_odd(value)
-        if not odd.any():
-            continue
-        alone = evidence.reference.get(key)
-        if alone is None or not any(shards[key.replica :][:1]):
-            return False
-        beside = _find_odd(alone)
-        if beside.shape != odd.shape or (odd & ~beside).any():
-            return False
-    return True
-
-
-def _leaves_out(evidence: Evidence, trace: Trace, step: int, odd: Places) -> bool:
-    """Whether a side leaves out what of its gradients is not finite.
-
-    All that is trained is as it was, on all replicas; or what is handed to the update
-    has nothing there, as where a momentum goes on, and what comes of it is finite.
-    """
-    if not _moves(evidence, trace, step):
-        return True
-    handed = list(_list_own(trace, step, "reduced_gradient"))
-    return (
-        bool(handed)
-        and not any(_hands_on(value, odd, key) for key, value in handed)
-        and _stays_finite(evidence, trace, step)
-    )
-
-
-def _hands_on(value: Value, odd: Places, key: TraceKey) -> bool:
-    """Whether numbers are handed on in the place of some that are not finite."""
-    array, places = densify(value), odd.get((key.variable, key.call))
-    if places is None:
-        return False
-    if places.shape != array.shape:
-        return True
-    return bool(np.any(places & np.isfinite(array) & (array != 0)))
-
-
-def _knows_to_leave_out(
-    evidence: Evidence, step: int, due: Mapping[int, Places]
-) -> bool:
-    """Whether one device leaves out what is not finite: who steps on is wrong then.
-
-    It was asked, or does so in another step, or where it is given what replicas sum.
-    """
-    fed, reference = evidence.fed, evidence.reference
-    sums = _list_own(evidence.observed, step, "reduced_gradient")
-    is_handed = any(_find_odd(value).any() for _, value in sums)
-    given = (fed.replays.get("reduced_gradient") if is_handed else None, fed.due)
-    return (
-        evidence.subject.guards
-        or any(
-            _leaves_out(evidence, reference, other, odd) for other, odd in due.items()
-        )
-        or any(
-            not _moves(evidence, trace, step)
-            for trace in given
-            if trace is not None and any(_list_trained(evidence, trace, step))
-        )
-    )
+    return not sums or any(array.any() for array in sums)
 
 
 def _tells(evidence: Evidence, trace: Trace, step: int) -> bool:
@@ -265,8 +247,10 @@ def _moves(evidence: Evidence, trace: Trace, step: int) -> bool:
 def _stays_finite(evidence: Evidence, trace: Trace, step: int) -> bool:
     """Whether nothing that is trained becomes Inf or NaN, on any replica."""
     for key, value in _list_trained(evidence, trace, step):
-        odd, before = _find_odd(value), _find_held(evidence, trace, key)
-        if odd.any() and (before is None or (odd & ~_find_odd(before)).any()):
+        if is_finite(value):
+            continue
+        before = _find_held(evidence, trace, key)
+        if before is None or np.any(_find_odd(value) & ~_find_odd(before)):
             return False
     return True
 
