@@ -156,8 +156,9 @@ def _find_overflow(
     is_asked = evidence.subject.guards and not options.faults
     if not is_asked or scenario.steps < 2 or replicas < 2 or _sees_last(evidence):
         return None
-    # In a step of which nothing else overflows, and one that goes on from another.
-    steps = [*range(1, scenario.steps), 0]
+    # In a step of which nothing else overflows, and one that goes on from another; but
+    # before what overflows: one device may take a step there that hides all later ones.
+    steps = [1, 0, *range(2, scenario.steps)]
     step = next((step for step in steps if _is_finite(evidence, step)), None)
     if step is None:
         return None

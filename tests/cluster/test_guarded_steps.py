@@ -33,7 +33,7 @@ def test_a_guard_is_asked_though_the_whole_batch_overflows() -> None:
     """No replica overflows by itself where one device does."""
     run = check_one("distbench.faults.mixed:HalfWholeOverflowsAskedAlone")
     assert [finding.code for finding in run.findings] == ["nonfinite"]
-    assert run.setup["faults"] == ["nan:replica:1@2"]
+    assert run.setup["faults"] == ["nan:replica:1@0"]
 
 
 def test_a_guard_of_single_elements_leaves_out_no_step() -> None:

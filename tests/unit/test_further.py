@@ -267,11 +267,12 @@ def see_overflow(*odd: tuple[int, int]) -> Observation:
     ("seen", "fault"),
     [
         (see_overflow((1, WHOLE), (1, 1)), None),
-        (see_overflow((1, WHOLE), (1, 0), (1, 1)), "nan:replica:1@2"),
-        (see_overflow((1, WHOLE), (1, 0)), "nan:replica:1@2"),
-        (see_overflow((1, WHOLE)), "nan:replica:1@2"),
-        (see_overflow((1, 1)), "nan:replica:1@2"),  # one device takes that step
-        (see_overflow((1, 0), (2, 0)), "nan:replica:1@0"),
+        (see_overflow((1, WHOLE), (1, 0), (1, 1)), "nan:replica:1@0"),
+        (see_overflow((1, WHOLE), (1, 0)), "nan:replica:1@0"),
+        (see_overflow((1, WHOLE)), "nan:replica:1@0"),
+        (see_overflow((1, 1)), "nan:replica:1@0"),  # one device takes that step
+        (see_overflow((0, 0), (1, 0)), "nan:replica:1@2"),
+        (see_overflow((2, 0)), "nan:replica:1@1"),
     ],
 )
 def test_a_guard_is_seen_where_the_last_replica_overflows_alone(
