@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from distbench.compare.arrays.noise import Whole
 from distbench.compare.state.cancelled import find_cancelled
@@ -12,11 +15,12 @@ LEFT = 7.5e-9
 """What twelve numbers of 1/24, of which half are negative, leave of 0 in float32."""
 
 
-def _find(*steps: tuple[float, ...]) -> list[float]:
+def _find(*steps: tuple[float, ...], moved: float = 0.0) -> list[float]:
     """Sizes by step of a bias beside a kernel of 0.6; 0 where it keeps its own.
 
     Args:
         steps: The bias of the global batch, and of shards.
+        moved: By how much a twin has another one.
     """
     values = {
         TraceKey(
@@ -34,7 +38,9 @@ def _find(*steps: tuple[float, ...]) -> list[float]:
         for key, value in values.items()
         if key.replica == WHOLE
     }
-    found = find_cancelled(reference, wholes)
+    other = {k: v + np.float32(moved) for k, v in values.items() if k in wholes}
+    twin = replace(reference, values=other)
+    found = find_cancelled(reference, [twin], wholes)
     assert {key.variable for key in found} <= {"bias"}
     sizes = {key.step: round(whole.size, 7) for key, whole in found.items()}
     return [sizes.get(step, 0.0) for step in range(len(steps))]
@@ -50,10 +56,17 @@ def test_what_cancels_in_each_shard_has_the_size_of_other_steps() -> None:
     assert _find((LEFT,), (0.125,)) == [0.125, 0.0]
 
 
-def test_what_shards_leave_is_one_rounding_of_its_size() -> None:
-    assert _find((LEFT, 0.0, 0.0)) == [round(LEFT * 2**24, 7)]
+@pytest.mark.parametrize("moved", [0.0, LEFT, -3 * LEFT])
+def test_what_shards_leave_is_one_rounding_of_its_size(moved: float) -> None:
+    assert _find((LEFT, 0.0, 0.0), moved=moved) == [round(LEFT * 2**24, 7)]
     # No more than the largest gradient of the step.
     assert _find((8 * LEFT, 0.0, 0.0)) == [round(float(np.float32(0.6)), 7)]
+
+
+def test_what_shards_leave_of_a_small_gradient_is_no_rounding() -> None:
+    # A twin has nearly all of its digits, or it is too large for one.
+    assert _find((LEFT, 0.0, 0.0), moved=LEFT / 100) == [0.0]
+    assert _find((1e-4, 0.0, 0.0)) == [0.0001]
 
 
 def test_others_keep_their_size() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from distbench.compare.arrays.bounds import find_roundoff
-from distbench.compare.arrays.likeness import find_half
 from distbench.compare.arrays.noise import Whole
 from distbench.compare.arrays.ratio import share_by_size
-from distbench.trace import GRADIENTS, Trace, TraceKey
+from distbench.trace import GRADIENTS, Trace, TraceKey, Value
 from distbench.trace.numbers import (
     Array,
     densify,
@@ -22,7 +22,7 @@ from distbench.trace.numbers import (
 
 
 def find_cancelled(
-    reference: Trace, wholes: Mapping[TraceKey, Whole]
+    reference: Trace, twins: Sequence[Trace], wholes: Mapping[TraceKey, Whole]
 ) -> dict[TraceKey, Whole]:
     """Sizes of what such gradients of the global batch are rounded in.
 
@@ -30,12 +30,16 @@ def find_cancelled(
     what is left of all terms is no size that rounding has a part of, and twins may
     repeat it: they round alike. Replicas need not. Where a gradient is less than half
     of the digits of its step's largest one, its size is the largest that one device has
-    of it in any step, or of a shard, or of which one rounding is what its shards
-    together leave of it; but no more than the step's largest one. Shards that are
-    rounding as well may have more of it, as many times as they are larger.
+    of it in any step, or of a shard, but no more than the step's largest one. Shards
+    that are rounding as well may have more of it, as many times as they are larger.
+
+    In each shard the terms may cancel too. If all that is known of it is less than
+    three quarters of those digits, and each twin repeats it or keeps no digit of it, it
+    is of a size of which one rounding is what its shards leave of it together.
 
     Args:
         reference: One device, with its shards.
+        twins: Runs that differ from it by rounding.
         wholes: Sizes of its values of the global batch.
     """
     gradients = {k: w for k, w in wholes.items() if k.phase in GRADIENTS}
@@ -49,9 +53,14 @@ def find_cancelled(
     found = {}
     for key, whole in gradients.items():
         most = largest[key.step, key.phase]
-        least = find_half(name_value(reference.values[key])) * most
+        value = reference.values[key]
+        u = find_roundoff(name_value(value))
+        least = math.sqrt(u) * most
         if whole.size < least:
             shard, left = _measure_terms(reference, key)
+            is_small = max(whole.size, shard, left) < u**0.75 * most
+            is_left = is_small and _is_residue(value, whole.size, key, twins)
+            left = left / u if is_left else 0.0
             other = own.get((key.variable, key.call), 0.0)
             size = max(whole.size, min(max(shard, left, other), most))
             is_rounding = 0 < whole.size < shard < least
@@ -61,7 +70,7 @@ def find_cancelled(
 
 
 def _measure_terms(reference: Trace, key: TraceKey) -> tuple[float, float]:
-    """The largest of shards, and of what one rounding is what they leave of the whole.
+    """The largest of shards, and what they leave of the whole.
 
     Args:
         reference: One device.
@@ -72,9 +81,21 @@ def _measure_terms(reference: Trace, key: TraceKey) -> tuple[float, float]:
     if whole is None or not shards:
         return 0.0, 0.0
     due, parts = densify(whole), list(map(densify, shards))
-    u = find_roundoff(name_value(whole))
     left = _measure_rest(due, parts, reference.get_shards(key.step))
-    return max(map(measure_finite, parts)), left / u if u else 0.0
+    return max(map(measure_finite, parts)), left
+
+
+def _is_residue(
+    value: Value, size: float, key: TraceKey, twins: Sequence[Trace]
+) -> bool:
+    """Whether each twin has the very same number, or another one altogether."""
+    others = (twin.get(key) for twin in twins)
+    gaps = [
+        measure_distance(densify(value), densify(other))
+        for other in others
+        if other is not None
+    ]
+    return all(gap == 0 or gap >= size / 2 for gap in gaps)
 
 
 def _measure_rest(whole: Array, parts: Sequence[Array], sizes: Sequence[int]) -> float:

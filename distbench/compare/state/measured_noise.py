@@ -219,7 +219,7 @@ def _measure_wholes(reference: Trace, twins: Sequence[Trace]) -> dict[TraceKey, 
         if base is not None:
             total = align_values((base,))[0].total
             found[key] = Whole(size=measure_finite(total), norm=measure_norm(total))
-    return {**found, **find_cancelled(reference, found)}
+    return {**found, **find_cancelled(reference, twins, found)}
 
 
 def _compare_twin(
