@@ -62,7 +62,7 @@ def fit_multiple(observed: Array, whole: Array) -> float | None:
 def fit_ratio(observed: Array, expected: Array) -> RatioFit | None:
     """Fit a ratio; None where the expected value is 0 or not everything is finite.
 
-    What is not finite on either side has no part in it.
+    What is finite on neither side has no part in it.
     """
     if not np.isfinite(observed).all():
         either = np.isfinite(observed) | np.isfinite(expected)
