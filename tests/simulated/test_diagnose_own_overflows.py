@@ -20,7 +20,7 @@ from overflowing_runs import (
     skip,
     spoil,
 )
-from training_simulator import KERNEL
+from training_simulator import BIAS, KERNEL
 
 from distbench.compare.nature.own_overflows import find_own_overflows
 from distbench.diagnose.judge import judge
@@ -74,3 +74,46 @@ def test_n_times_a_share_may_overflow_where_the_share_does_not(
     evidence = make_run()
     seen = replace(evidence, observed=change_trace(evidence.observed, multiply, None))
     assert find_own_overflows(seen, {STEP}) == ({STEP} if is_own else set())
+
+
+def overflow_apart() -> Evidence:
+    """A run of two networks that leave out what overflows each for itself.
+
+    The kernel's overflows on both sides, and that of the bias on one device alone.
+    """
+    seen = {0: (0,)}
+    evidence = skip(seen)
+    start, taken = make_run().reference, make_run().observed
+    infos = taken.by_path
+
+    def take_bias(key: TraceKey, value: Any) -> Any:
+        info = infos.get(key.variable)
+        is_bias = BIAS in (key.variable, None if info is None else info.owner)
+        return taken.values[key] if is_bias and key.phase in HELD else value
+
+    def leave(key: TraceKey, value: Any) -> Any:
+        if key.phase in HELD:
+            return start.values[replace(key, step=STEP - 1, replica=WHOLE)]
+        is_whole = key.phase == "local_gradient" and key.replica == WHOLE
+        is_odd = is_whole and key.variable in (KERNEL, BIAS)
+        return np.full_like(to_array(value), np.inf) if is_odd else value
+
+    return replace(
+        evidence,
+        reference=change_trace(evidence.reference, leave),
+        observed=change_trace(evidence.observed, take_bias),
+        fed=evidence.fed.change_traces(lambda trace: change_trace(trace, take_bias)),
+    )
+
+
+def test_networks_part_each_for_itself() -> None:
+    evidence = overflow_apart()
+    assert list_parted(evidence) == {STEP}
+    judgement = judge(evidence)
+    assert judgement.status is Status.PASS, judgement.findings
+
+    def double_bias(key: TraceKey, value: Any) -> Any:
+        is_bias = (key.phase, key.variable) == ("variable", BIAS)
+        return double(value) if is_bias else value
+
+    assert change_seen(evidence, double_bias).findings[0].variables == (BIAS,)

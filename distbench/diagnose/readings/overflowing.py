@@ -105,7 +105,9 @@ def leave_parted(evidence: Evidence, judgement: Judgement) -> Judgement:
         return replace(judgement, status=Status.UNDECIDABLE, message=message)
     reference = evidence.reference
     others = set(range(reference.steps)) - parted
-    if status is Status.PASS or any(_moves(evidence, reference, n) for n in others):
+    if status is Status.PASS or any(
+        _moves(evidence, reference, n, reference.trained) for n in others
+    ):
         return judgement
     return replace(judgement, status=Status.UNDECIDABLE, message=_NOTHING_ELSE)
 
@@ -145,36 +147,42 @@ def _find_overflowing(evidence: Evidence) -> _Overflowing:
     """Steps of one side and of both; of a free run also all later ones are parted.
 
     Whether a side leaves out what overflows is asked of its state: that stays finite.
-    Which way the replicas go is known by all that holds without a reference.
+    Which way the replicas go is known by all that holds without a reference. Where both
+    overflow, they part if that leads one of them to leave out what the other one takes,
+    as of two networks that each have a loss scale.
     """
     reference, observed = evidence.reference, evidence.observed
     seen, due = _list_odd(observed), _list_odd(reference, WHOLE)
     left = {step for step in due if _stays_finite(evidence, reference, step)}
+    more = {s: seen.get(s, set()) - due.get(s, set()) for s in seen.keys() | due.keys()}
+    fewer = {s: due.get(s, set()) - seen.get(s, set()) for s in more}
     own = {
         step
         for step in find_own_overflows(evidence, seen)
         if (step in left if step in due else _leaves_out(evidence, step, left))
     }
-    alone = left - seen
+    alone = left - seen.keys()
     # A sum of finite addends may overflow as well, and is left out then.
     taken = {
         step
-        for step in alone
-        if _moves(evidence, observed, step) and _hands_on_any(observed, step)
+        for step in alone | own
+        if _moves(evidence, observed, step, fewer[step])
+        and _hands_on_any(observed, step)
     }
-    parted = own - due | taken
+    kept = {s for s in own if s not in due or _moves(evidence, reference, s, more[s])}
+    parted = kept | taken
     if evidence.tier == "free" and parted:
         parted = set(range(min(parted), max(reference.steps, observed.steps)))
     return _Overflowing(either=frozenset(own | alone), parted=frozenset(parted))
 
 
-def _list_odd(trace: Trace, replica: int | None = None) -> frozenset[int]:
-    """Steps in which own gradients are not finite."""
-    return frozenset(
-        key.step
-        for key, value in trace.select(phase="local_gradient", replica=replica)
-        if not all(np.isfinite(array).all() for array in list_arrays(value))
-    )
+def _list_odd(trace: Trace, replica: int | None = None) -> dict[int, set[str]]:
+    """By step, variables of which own gradients are not finite, if there are any."""
+    found: dict[int, set[str]] = {}
+    for key, value in trace.select(phase="local_gradient", replica=replica):
+        if not all(np.isfinite(array).all() for array in list_arrays(value)):
+            found.setdefault(key.step, set()).add(key.variable)
+    return found
 
 
 def _leaves_out(evidence: Evidence, step: int, left: Collection[int]) -> bool:
@@ -235,11 +243,12 @@ def _tells(evidence: Evidence, trace: Trace, step: int) -> bool:
     return not is_same and _stays_finite(evidence, trace, step)
 
 
-def _moves(evidence: Evidence, trace: Trace, step: int) -> bool:
-    """Whether a step changes anything that is trained, on any replica."""
+def _moves(evidence: Evidence, trace: Trace, step: int, paths: Collection[str]) -> bool:
+    """Whether a step changes any of these trained variables, on any replica."""
     return any(
         before is None or not are_same(value, before)
         for key, value in _list_trained(evidence, trace, step)
+        if key.variable in paths
         for before in (_find_held(evidence, trace, key),)
     )
 
