@@ -43,7 +43,8 @@ def test_slices_that_are_scaled_stay_slices(shape: list[int] | None) -> None:
 def test_a_step_that_was_not_fed_proves_nothing_of_what_is_kept() -> None:
     """As one whose update a condition leaves out, which shows no gradients."""
     before = [{("kept", 0): np.float32(0.0)}] * 2
-    feeder = SimpleNamespace(reference=SimpleNamespace(starts={"bounded": before}))
+    starts = SimpleNamespace(list_whole={"bounded": before}.get)
+    feeder = SimpleNamespace(reference=SimpleNamespace(starts=starts))
 
     def make_trace(*values: float) -> Trace:
         key = TraceKey(step=0, phase="variable", variable="kept", replica=0)
