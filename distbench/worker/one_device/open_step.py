@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from distbench.trace import COMPUTED, TraceKey, Value
@@ -43,17 +43,14 @@ def find_open_step(reference: Reference, batch: Any) -> Step | None:
     # Any of them may have the size from which on a program does another thing.
     differing = {count_batch(shard): shard for shard in shards}.values()
     try:
-        is_alike = all(_does_not_mind(reference, shard, step) for shard in differing)
+        # What was seen last is to be the trace: it comes after all that is op by op.
+        own = [_compute(reference, s, step, run_op_by_op()) for s in differing]
+        found = [_compute(reference, s, step, nullcontext()) for s in differing]
     except SubjectError:
         return None
+    every = zip(chain(*own), chain(*found), strict=True)
+    is_alike = all(are_alike(*both, reference.narrowest) for both in every)
     return step if is_alike else None
-
-
-def _does_not_mind(reference: Reference, shard: Any, step: Step) -> bool:
-    """Whether a shard gives the same op by op, where its size is known."""
-    own = _compute(reference, shard, step, run_op_by_op())
-    found = _compute(reference, shard, step, nullcontext())
-    return all(map(partial(are_alike, dtype=reference.narrowest), own, found))
 
 
 def _compute(
