@@ -13,6 +13,7 @@ import numpy.typing as npt
 from distbench.errors import BadInputError
 from distbench.trace.infos import MetricInfo as MetricInfo
 from distbench.trace.infos import VariableInfo as VariableInfo
+from distbench.trace.numbers import is_finite
 from distbench.trace.shelf import Shelved
 from distbench.trace.values import SparseRows as SparseRows
 from distbench.trace.values import Value as Value
@@ -261,8 +262,7 @@ class Trace:
         for key, value in self.select(step=step, phase="local_gradient"):
             if of is not None and key.variable not in of:
                 continue
-            seen = all(np.isfinite(array).all() for array in list_arrays(value))
-            finite[key.replica] = finite.get(key.replica, True) and bool(seen)
+            finite[key.replica] = finite.get(key.replica, True) and is_finite(value)
         return finite
 
     def find_overflowing(

@@ -32,7 +32,7 @@ def densify(value: Value) -> Array:
 
 def is_finite(value: Value) -> bool:
     """Whether a value has neither Inf nor NaN."""
-    return bool(np.isfinite(densify(value)).all())
+    return bool(np.isfinite(get_numbers(value)).all())
 
 
 def take_numbers(value: Value) -> Array:

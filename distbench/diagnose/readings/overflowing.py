@@ -28,7 +28,6 @@ from distbench.trace import (
     TraceKey,
     Value,
     Values,
-    list_arrays,
 )
 from distbench.trace.numbers import densify, is_finite
 from distbench.verdict import Status
@@ -180,7 +179,7 @@ def _list_odd(trace: Trace, replica: int | None = None) -> dict[int, set[str]]:
     """By step, variables of which own gradients are not finite, if there are any."""
     found: dict[int, set[str]] = {}
     for key, value in trace.select(phase="local_gradient", replica=replica):
-        if not all(np.isfinite(array).all() for array in list_arrays(value)):
+        if not is_finite(value):
             found.setdefault(key.step, set()).add(key.variable)
     return found
 
