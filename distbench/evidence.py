@@ -281,6 +281,11 @@ class Evidence:
         )
 
     @property
+    def sees_gradients(self) -> bool:
+        """Whether any gradient of the cluster's was seen."""
+        return any(key.phase in GRADIENTS for key in self.observed.values)
+
+    @property
     def narrowest(self) -> str:
         """The dtype of the fewest digits in which a step computes; empty if unknown."""
         return str(self.reference.notes.get("narrowest") or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from distbench.trace import Phase, Trace
 
@@ -159,6 +159,11 @@ class Fed:
         }
         replays = {phase: change(trace) for phase, trace in self.replays.items()}
         return replace(self, replays=replays, **others)
+
+
+def get_factor(trace: Trace) -> float:
+    """As how many times the sum one device took it; see `Fed.sums`."""
+    return float(cast(float, trace.notes["factor"]))
 
 
 def _list_others(cls: type[Fed]) -> list[Field[Any]]:

@@ -16,7 +16,6 @@ from functools import partial
 from distbench.checking.attempt import attempt
 from distbench.checking.plan import Planned
 from distbench.compare.inside.intermediates import limits_addends, starts_right
-from distbench.compare.inside.unseen import sees_gradients
 from distbench.compare.nature.met import goes_on_from_gradients
 from distbench.diagnose.clues.astray import describe_own
 from distbench.diagnose.judge import judge
@@ -88,7 +87,7 @@ class Looking:
         scenario = item.scenario
         is_once = evidence.observed.notes.get("micro_steps", 1) in (0, 1)
         open_ones = list(_list_open(judgement, is_once))
-        if not (is_once or sees_gradients(evidence)):
+        if not (is_once or evidence.sees_gradients):
             # What state shows of gradients that nobody saw has other causes as well.
             open_ones = [f for f in judgement.findings if not f.warning]
         step = _find_open(judgement, open_ones)

@@ -103,10 +103,10 @@ _TAKES = {
     "diagnose.names": "",
     "diagnose.seeds": "evidence trace",
     "diagnose.judgement": "details verdict",
-    "diagnose.clues": "compare compare.arrays compare.inside evidence trace",
+    "diagnose.clues": "compare compare.arrays compare.inside evidence fed trace",
     "diagnose.hypotheses": (
         "compare.arrays compare.inside compare.nature compare.state diagnose.clues "
-        "diagnose.names diagnose.seeds trace"
+        "diagnose.names diagnose.seeds fed trace"
     ),
     "diagnose.causes": (
         "codes compare compare.arrays compare.nature compare.state diagnose.clues "
@@ -119,7 +119,7 @@ _TAKES = {
     "diagnose.readings": (
         "codes compare compare.arrays compare.inside compare.nature compare.pairs "
         "compare.state details diagnose.causes diagnose.clues diagnose.hypotheses "
-        "diagnose.judgement diagnose.names diagnose.seeds diagnose.stages evidence "
+        "diagnose.judgement diagnose.names diagnose.seeds diagnose.stages evidence fed "
         "spelling trace verdict"
     ),
     "diagnose.remarks": (

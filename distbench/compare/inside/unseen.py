@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from distbench.compare.arrays.ratio import are_alike, fit_multiple
 from distbench.compare.inside.given import gradients_add_up, list_given
 from distbench.compare.inside.nearness import find_lost
 from distbench.compare.inside.of_micro_steps import take_sums
 from distbench.evidence import Evidence
-from distbench.fed import Fed
+from distbench.fed import Fed, get_factor
 from distbench.trace import (
-    GRADIENTS,
     UPDATED,
     WHOLE,
     Trace,
@@ -26,11 +24,6 @@ from distbench.trace import (
     get_numbers,
 )
 from distbench.trace.numbers import Array, densify
-
-
-def sees_gradients(evidence: Evidence) -> bool:
-    """Whether taps have seen any gradient of the cluster's."""
-    return any(key.phase in GRADIENTS for key in evidence.observed.values)
 
 
 def take_unseen(evidence: Evidence) -> Evidence:
@@ -43,7 +36,7 @@ def take_unseen(evidence: Evidence) -> Evidence:
             steps.
     """
     inside = evidence.inside
-    if inside is None or sees_gradients(evidence) or evidence.tier == "free":
+    if inside is None or evidence.sees_gradients or evidence.tier == "free":
         return evidence
     steps = range(evidence.observed.steps)
     is_known = inside.observed.steps == len(steps) and all(
@@ -74,7 +67,7 @@ def _feed_seen(evidence: Evidence) -> Fed:
     It was given multiples of its own. What these move in proportion, others do.
     """
     fed, n = evidence.fed, evidence.observed.replicas
-    weighed = {_get_factor(trace): trace for trace in fed.sums}
+    weighed = {get_factor(trace): trace for trace in fed.sums}
     silent = weighed.get(0.0)
     if silent is None or len(weighed) < 2:
         return replace(fed, sums=())
@@ -125,7 +118,3 @@ def _add_up(trace: Trace, replicas: Sequence[int]) -> dict[TraceKey, Array]:
             whole = key.at(WHOLE)
             found[whole] = found.get(whole, 0.0) + densify(value)
     return found
-
-
-def _get_factor(trace: Trace) -> float:
-    return float(cast(float, trace.notes["factor"]))

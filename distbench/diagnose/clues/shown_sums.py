@@ -19,11 +19,11 @@ from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
 from distbench.compare.inside.given import gradients_add_up
 from distbench.compare.inside.of_micro_steps import take_sums
-from distbench.compare.inside.unseen import sees_gradients
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import add_weighted
 from distbench.evidence import Evidence, Inside
+from distbench.fed import get_factor
 from distbench.trace import UPDATED, Trace, TraceKey, Values
 from distbench.trace.numbers import Array, measure_norm, measure_size
 
@@ -135,8 +135,8 @@ def read_sums(context: Context) -> Iterator[tuple[Context, bool]]:
 def shows_micro_steps(evidence: Evidence) -> bool:
     """Whether a look inside shows several gradients of what a step updates by hand."""
     inside = evidence.inside
-    is_seen = inside is None or sees_gradients(evidence)
-    return not is_seen and gradients_add_up(cast(Inside, inside), 0)
+    is_hidden = not evidence.sees_gradients
+    return inside is not None and is_hidden and gradients_add_up(inside, 0)
 
 
 def _take_micro_steps(evidence: Evidence) -> Evidence:
@@ -229,7 +229,7 @@ def _make_context(
 def _find_fed(context: Context) -> _Fed | None:
     silent, sums = None, []
     for trace in context.evidence.fed.sums:
-        factor = float(cast(float, trace.notes["factor"]))
+        factor = get_factor(trace)
         kept = cast(Sequence[int], trace.notes["kept"])
         if factor == 0:
             silent = trace

@@ -21,6 +21,7 @@ from distbench.diagnose.hypotheses.overflow import find_overflowing
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.diagnose.hypotheses.whole_updates import Find, is_whole, look_up
 from distbench.diagnose.names import name_replicas
+from distbench.fed import get_factor
 from distbench.trace import Phase, Trace
 from distbench.trace.numbers import Array, measure_size
 
@@ -91,7 +92,7 @@ def explain_by_sum(context: Context) -> Iterator[Hypothesis]:
     follows = {} if whole is None else find_followers(context, whole)
     for trace in sums:
         # One of factor 0 is asked to read off what a step is made of.
-        if _find_factor(trace) != 0 and not _is_plain_mean(trace):
+        if get_factor(trace) != 0 and not _is_plain_mean(trace):
             told = _foretell(context, trace)
             predicted = {n: v for n, v in told.predicted.items() if n not in follows}
             yield replace(told, predicted=predicted)
@@ -159,7 +160,7 @@ def find_own(context: Context, factor: float = 1.0) -> Find | None:
 def find_sum(context: Context, kept: Sequence[int]) -> Find | None:
     """What one device makes of the sum of some replicas; None where nobody tried."""
     for trace in context.evidence.fed.sums:
-        is_plain = _find_factor(trace) == 1 and not trace.notes["narrow"]
+        is_plain = get_factor(trace) == 1 and not trace.notes["narrow"]
         if is_plain and sorted(_list_kept(trace)) == sorted(kept):
             return look_up(trace)
     return None
@@ -196,11 +197,7 @@ def find_followers(context: Context, led: Find) -> dict[int, Array]:
 
 
 def _is_plain_mean(trace: Trace) -> bool:
-    return 0 < _find_factor(trace) < 1 and not trace.notes["narrow"]
-
-
-def _find_factor(trace: Trace) -> float:
-    return float(cast(float, trace.notes["factor"]))
+    return 0 < get_factor(trace) < 1 and not trace.notes["narrow"]
 
 
 def _list_kept(trace: Trace) -> Sequence[int]:
@@ -209,7 +206,7 @@ def _list_kept(trace: Trace) -> Sequence[int]:
 
 def _foretell(context: Context, trace: Trace) -> Hypothesis:
     """That the step took the sum that a trace was fed with."""
-    factor = _find_factor(trace)
+    factor = get_factor(trace)
     led = look_up(trace)
     predicted = (find_followers if trace.notes["narrow"] else _take)(context, led)
     code, words, lost = _name(context, trace)
@@ -251,7 +248,7 @@ def list_alone(context: Context, factor: float = 1.0) -> list[Trace]:
         trace
         for replica in range(context.replicas)
         for trace in context.evidence.fed.sums
-        if list(_list_kept(trace)) == [replica] and _find_factor(trace) == factor
+        if list(_list_kept(trace)) == [replica] and get_factor(trace) == factor
     ]
 
 
@@ -318,7 +315,7 @@ def _name(context: Context, trace: Trace) -> tuple[str, str, tuple[int, ...]]:
     n, narrow = context.replicas, trace.notes["narrow"]
     kept = _list_kept(trace)
     lost = tuple(r for r in range(n) if r not in kept)
-    factor = _find_factor(trace)
+    factor = get_factor(trace)
     if lost:
         words = f"a sum that lacks the gradient of {name_replicas(lost)}"
         times = "" if factor == 1 else f", times N = {n}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
+from distbench.fed import get_factor
 from distbench.trace import (
     COMPUTED,
     GRADIENTS,
@@ -221,5 +221,5 @@ def _divide(trace: Trace, by: int, phases: tuple[Phase, ...]) -> Trace:
 
 def _count_shares(trace: Trace, replicas: int) -> Trace:
     """A sum that one device was fed with, as what it is of the shares."""
-    factor = float(cast(float, trace.notes["factor"])) * replicas
+    factor = get_factor(trace) * replicas
     return replace(trace, notes={**trace.notes, "factor": factor})

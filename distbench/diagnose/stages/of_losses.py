@@ -13,7 +13,7 @@ from typing import cast
 from distbench.compare.comparison import Judged
 from distbench.diagnose.causes.explain import is_vague
 from distbench.evidence import Evidence
-from distbench.trace import COMPUTED, GRADIENTS, STATE
+from distbench.trace import COMPUTED, STATE
 from distbench.verdict import Finding
 
 _APART = (
@@ -44,7 +44,7 @@ def leave_out_of_losses(
     steps = wrong & told
     if not steps:
         return list(findings)
-    is_hidden = not any(key.phase in GRADIENTS for key in evidence.observed.values)
+    is_hidden = not evidence.sees_gradients
     return [
         finding
         for finding in findings
