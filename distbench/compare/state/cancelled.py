@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -50,6 +51,8 @@ def find_cancelled(
         largest[step] = max(largest.get(step, 0.0), whole.size)
         if key.phase == "local_gradient":
             own[place] = max(own.get(place, 0.0), whole.size)
+    # Of what is made of a gradient the terms are the same.
+    measure_terms = cache(partial(_measure_terms, reference))
     found = {}
     for key, whole in gradients.items():
         most = largest[key.step, key.phase]
@@ -57,7 +60,7 @@ def find_cancelled(
         u = find_roundoff(name_value(value))
         least = math.sqrt(u) * most
         if whole.size < least:
-            shard, left = _measure_terms(reference, key)
+            shard, left = measure_terms(replace(key, phase="local_gradient"))
             is_small = max(whole.size, shard, left) < u**0.75 * most
             is_left = is_small and _is_residue(value, whole.size, key, twins)
             left = left / u if is_left else 0.0
@@ -74,10 +77,9 @@ def _measure_terms(reference: Trace, key: TraceKey) -> tuple[float, float]:
 
     Args:
         reference: One device.
-        key: A gradient of the global batch, or what was made of it.
+        key: A gradient of the global batch.
     """
-    local = replace(key, phase="local_gradient")
-    whole, shards = reference.get(local), reference.get_replicas(local)
+    whole, shards = reference.get(key), reference.get_replicas(key)
     if whole is None or not shards:
         return 0.0, 0.0
     due, parts = densify(whole), list(map(densify, shards))
