@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from verdict_samples import make_finding
 
 from distbench.diagnose.stages.of_losses import leave_out_of_losses
-from distbench.trace import TraceKey
 
 LOSS = make_finding(code="loss-not-scaled", phase="loss", variable="", variables=("",))
 BEST = replace(LOSS, code="statistics-not-synchronized", phase="variable")
@@ -19,11 +17,8 @@ BEST = replace(BEST, variable="best", variables=("best",))
 
 def list_left(*findings, shows=True, step=0, made=("best",)):
     """The codes that are left of some findings, where the loss of a step is wrong."""
-    key = TraceKey(step=0, phase="local_gradient", variable="kernel", replica=0)
     evidence = SimpleNamespace(
-        observed=SimpleNamespace(
-            notes={"of_losses": list(made)}, values={key: np.ones(1)} if shows else {}
-        )
+        observed=SimpleNamespace(notes={"of_losses": list(made)}), sees_gradients=shows
     )
     broken = [SimpleNamespace(comparison=SimpleNamespace(phase="loss", step=step))]
     return [f.code for f in leave_out_of_losses(evidence, broken, findings)]
