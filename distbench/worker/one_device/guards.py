@@ -38,8 +38,14 @@ def leaves_out_overflow(reference: Reference, recorded: Trace, tier: Tier) -> bo
     session = reference.session
     if not session.tapped:
         return False
-    found = reference.list_steps(tier)
-    asked = next((at for at in found if _may_ask(reference, recorded, *at)), None)
+    asked = next(
+        (
+            (step, batch, before)
+            for step, batch, before in reference.list_steps(tier)
+            if _may_ask(reference, recorded, step, before)
+        ),
+        None,
+    )
     if asked is None:
         return False
     step, batch, before = asked
@@ -56,11 +62,8 @@ def leaves_out_overflow(reference: Reference, recorded: Trace, tier: Tier) -> bo
         return False
 
 
-def _may_ask(
-    reference: Reference, recorded: Trace, step: int, batch: Any, before: State
-) -> bool:
+def _may_ask(reference: Reference, recorded: Trace, step: int, before: State) -> bool:
     """Whether gradients of a step are finite, and it changes what is trained."""
-    del batch
     if not recorded.find_finite(step).get(WHOLE, True):
         return False
     variables = reference.session.variables
