@@ -119,12 +119,6 @@ class Traits:
         other_start: Whether initial values may come from other kernels than on one
             device, which has no GPU where variables lie on CPUs: random numbers that
             are normal round otherwise there.
-        late: Steps in which something first changes on one device, the last one of the
-            run or later, by what a message calls it: state, or what the step decides.
-            Nothing that was compared says how it does, or what comes next.
-        late_steps: How many steps show both.
-        ahead: Steps after these in which a comparison in the user's code turns, since
-            a count of steps reaches a number, by its line.
     """
 
     loss_reduction: Literal["sum", "mean"] | None = "sum"
@@ -144,9 +138,6 @@ class Traits:
     guards: bool = False
     other_kernels: bool = False
     other_start: bool = False
-    late: Mapping[str, int] = field(default_factory=dict)
-    late_steps: int = 0
-    ahead: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from distbench.checking.expecting import apply_expectations
-from distbench.checking.further import go_on, list_further
-from distbench.checking.judging import Judging
 from distbench.checking.kept import Kept
 from distbench.checking.lanes import Lanes, Piece
 from distbench.checking.plan import (
@@ -24,26 +19,15 @@ from distbench.checking.plan import (
     plan_scenarios,
     tell_ignored,
 )
-from distbench.checking.runs import add_note, end_uncompared
+from distbench.checking.running import Running
+from distbench.checking.runs import end_uncompared
 from distbench.checking.telling import Telling
-from distbench.errors import (
-    NOT_JUDGED,
-    BadInputError,
-    ClusterError,
-    ShortEpochError,
-    describe_end,
-)
+from distbench.errors import NOT_JUDGED, describe_end
+from distbench.late import Looks, TooFewStepsError
 from distbench.launch.engine import Room
 from distbench.launch.group import Group
 from distbench.machine import Machine, describe_bench
-from distbench.observe import (
-    Launch,
-    Observation,
-    OneDevice,
-    describe_subject,
-    observe,
-    start_one,
-)
+from distbench.observe import Launch, OneDevice, describe_subject, start_one
 from distbench.options import (
     CheckOptions,
     Progress,
@@ -53,8 +37,7 @@ from distbench.target import TargetRef
 from distbench.verdict import Run, Status, Verdict
 from distbench.xla import XLA_FLAGS
 
-_BEFORE_ALL = -1
-"""The place, before those of all scenarios, of what the subject was described on."""
+_RunOne = Callable[[Planned, OneDevice, Kept], Iterable[Run]]
 
 
 class Checker:
@@ -78,7 +61,7 @@ class Checker:
         self._options = options
         self._launch = launch
         self._progress = progress or Telling(None)
-        self._environments: dict[int, dict[str, object]] = {}
+        self._opening: dict[str, object] = {}
         self._planned: Sequence[Planned] = ()
         self._judged: dict[int, list[Run]] = {}
         self._ended: set[int] = set()
@@ -86,15 +69,14 @@ class Checker:
             options.jobs, launch.engine.find_room(), launch.halt
         )
         self._tiers = list_tiers(options)
-        self._judging = Judging(
+        self._machine: Machine = launch.engine.inspect()
+        self._running = Running(
             target,
             options,
-            self._tiers,
             launch,
+            self._machine,
             wait_for_earlier=self._lanes.wait_for_earlier,
-            observe_again=self._observe,
         )
-        self._machine: Machine = launch.engine.inspect()
 
     def name(self, cluster: str) -> str:
         """What a cluster spec of the options is called in the verdict."""
@@ -107,7 +89,7 @@ class Checker:
         with group:
             # Where all scenarios are left out nobody else tells of versions.
             (opened,) = group.first.values()
-            self._environments[_BEFORE_ALL] = dict(opened["environment"])
+            self._opening = dict(opened["environment"])
             kind, is_fresh = describe_subject(
                 self._target, group, self._launch.give_time(self._options.deadline_s)
             )
@@ -166,9 +148,9 @@ class Checker:
         )
 
     def _make_verdict(self, runs: Iterable[Run]) -> Verdict:
-        environment = describe_bench(self._options.engine)
-        for number in sorted(self._environments):
-            environment |= self._environments[number]
+        environment = describe_bench(self._options.engine) | self._opening
+        for _, found in sorted(self._running.environments.items()):
+            environment |= found
         return Verdict(
             target=self._target.describe(),
             runs=tuple(runs),
@@ -184,90 +166,29 @@ class Checker:
 
     def _tell_all(self, items: Sequence[Planned], group: Group | None) -> None:
         """Run scenarios with the same single-device run, and tell of them."""
+        try:
+            looks: Looks = "heeded" if self._options.steps is None else "told"
+            self._tell_each(items, group, partial(self._running.run_one, looks=looks))
+        except TooFewStepsError as short:
+            left = [item for item in items if item.number not in self._ended]
+            before_s = short.seconds / len(left)
+            run_longer = partial(
+                self._running.run_longer, late=short.late, before_s=before_s
+            )
+            self._tell_each(left, None, run_longer)
+
+    def _tell_each(
+        self, items: Sequence[Planned], group: Group | None, run_one: _RunOne
+    ) -> None:
         with closing(OneDevice(self._launch, group, scenarios=len(items))) as one:
             for item in items:
                 self._progress.start(item.scenario.id)
                 kept = Kept.find(self._options.keep, item.scenario.id)
                 kept.clear()
-                for run in self._run_one(item, one, kept):
+                for run in run_one(item, one, kept):
                     self._judged.setdefault(item.number, []).append(run)
                     self._progress.finish(run)
                 self._ended.add(item.number)
-
-    def _run_one(
-        self, item: Planned, one: OneDevice | None, kept: Kept, *, further: bool = True
-    ) -> Iterator[Run]:
-        scenario = item.scenario
-        tiers = list_possible(self._tiers, scenario)
-        found = (
-            self._machine.find_lack(spec, steps=scenario.steps) for spec in item.specs
-        )
-        lacks = [lack for lack in found if lack]
-        if lacks:
-            too_few = self._options.require_gpus > self._machine.gpus
-            status = Status.ERROR if too_few else Status.SKIPPED
-            yield from end_uncompared(item, tiers, status, message=lacks[0])
-            return
-        try:
-            seen = self._observe(item, one)
-        except ShortEpochError as error:
-            yield from self._run_shorter(item, error, kept)
-            return
-        if not isinstance(seen, Observation):
-            yield from seen
-            return
-        self._environments.setdefault(item.number, {}).update(seen.environment)
-        # What is expected ends nothing: the rest is looked at as of a run that passes.
-        runs: Iterable[Run] = (
-            apply_expectations(run, self._options.expect)
-            for run in self._judging.judge(item, seen, kept)
-        )
-        if further:
-            unseen = list_further(scenario, seen, self._options)
-            runs = go_on(item, runs, unseen, self._run_again, kept)
-        yield from runs
-
-    def _run_shorter(
-        self, item: Planned, error: ShortEpochError, kept: Kept
-    ) -> Iterator[Run]:
-        """Take the steps that an epoch has: why it has no more is for them to show."""
-        scenario = replace(item.scenario, steps=error.steps)
-        note = (
-            f"note: an epoch has {error.steps} steps on the cluster, which were taken "
-            f"in place of {item.scenario.steps}, and more on one device"
-        )
-        for run in self._run_again(replace(item, scenario=scenario), kept):
-            yield add_note(run, note)
-
-    def _observe(
-        self, item: Planned, one: OneDevice | None = None
-    ) -> Observation | tuple[Run, ...]:
-        """What is seen of a scenario; its runs, where nothing can be."""
-        scenario = item.scenario
-        tiers = list_possible(self._tiers, scenario)
-        start_s = time.monotonic()
-        try:
-            seen = observe(self._target, scenario, item.spec, tiers, self._launch, one)
-        except BadInputError as error:
-            if not item.optional:
-                raise
-            message = f"need an optimizer that takes sparse gradients ({error})"
-            return tuple(end_uncompared(item, tiers, Status.SKIPPED, message=message))
-        except ClusterError as error:
-            return tuple(
-                end_uncompared(
-                    item,
-                    tiers,
-                    Status.ERROR,
-                    seconds=time.monotonic() - start_s,
-                    message=str(error),
-                    detail=error.detail,
-                )
-            )
-        return seen
-
-    def _run_again(self, item: Planned, kept: Kept) -> tuple[Run, ...]:
-        return tuple(self._run_one(item, None, kept, further=False))
 
 
 def _measure_needs(items: Sequence[Planned]) -> Room:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
-from distbench.checking.runs import OPEN, add_note
+from distbench.checking.runs import OPEN, add_notes, add_time, measure_time
 from distbench.diagnose.readings.overflowing import list_parted
 from distbench.errors import BadInputError
 from distbench.evidence import Evidence, Traits
 from distbench.fault import Fault
+from distbench.late import Late
 from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
@@ -31,58 +32,60 @@ class Further:
         unseen: What it is, if nothing else sees it.
         scenario: What sees it; None where nothing is to be run again.
         seen: What became of it, where that was run.
-        counts: Whether those runs stand for the first ones, even if they pass.
     """
 
     unseen: str
     scenario: Scenario | None = None
     seen: str = ""
-    counts: bool = False
+
+    def tell_unended(self, why: str) -> str:
+        """That a run which would see it came to nothing."""
+        return f"{self.unseen} (a run of that did not end: {why})"
 
 
 def list_further(
-    scenario: Scenario, seen: Observation, options: CheckOptions
+    scenario: Scenario, seen: Observation, late: Late, options: CheckOptions
 ) -> Sequence[Further]:
-    """What an observed scenario has not seen of its subject."""
+    """What an observed scenario has not seen of its subject.
+
+    Args:
+        scenario: What is planned: it may have been run with more steps.
+        seen: What was seen of it.
+        late: What happens in later steps than were run.
+        options: What was asked for.
+    """
     evidence = next(iter(seen.evidence.values()), None)  # alike in all tiers
     if evidence is None:
         return []
-    finders = (_find_late, _find_ahead, _find_larger, _find_smaller)
-    found = [find(scenario, evidence.subject, options) for find in finders]
-    found.append(_find_overflow(scenario, evidence, options))
+    found = [
+        find_late(scenario, late) if late.first else None,
+        _find_ahead(scenario, late),
+        _find_larger(scenario, evidence.subject, options),
+        _find_smaller(scenario, evidence.subject, options),
+        _find_overflow(scenario, evidence, options),
+    ]
     return [further for further in found if further is not None]
 
 
-def _find_late(
-    scenario: Scenario, traits: Traits, options: CheckOptions
-) -> Further | None:
+def find_late(scenario: Scenario, late: Late) -> Further:
     """Steps, where state or a decision first changes in the last one or later.
 
     What is done first may be right where what is done next is not, so there are as many
     as show that as well.
     """
-    if not traits.late:
-        return None
-    first = min(traits.late, key=lambda name: traits.late[name])
-    what = f"note: {first} first changes in step {traits.late[first]}"
-    steps = traits.late_steps
-    is_seen = traits.late[first] < scenario.steps
+    is_seen = min(late.first.values()) < scenario.steps
     lacks = "the last one of this run" if is_seen else "after the last one of this run"
     shows = "what comes next" if is_seen else "that and what comes next"
     return Further(
-        unseen=f"{what}, {lacks}; {steps} steps show {shows}",
-        scenario=replace(scenario, steps=steps) if options.steps is None else None,
-        seen=f"{what}, so {steps} steps were taken in place of {scenario.steps}",
-        counts=True,
+        unseen=f"note: {late}, {lacks}; {late.steps} steps show {shows}",
+        seen=f"note: {late}, so {late.steps} steps were taken in place of "
+        f"{scenario.steps}",
     )
 
 
-def _find_ahead(
-    scenario: Scenario, traits: Traits, options: CheckOptions
-) -> Further | None:
+def _find_ahead(scenario: Scenario, late: Late) -> Further | None:
     """Steps that are too far away to take them unasked."""
-    del options
-    ahead = {n: step for n, step in traits.ahead.items() if step >= scenario.steps}
+    ahead = {n: step for n, step in late.ahead.items() if step >= scenario.steps}
     if not ahead:
         return None
     first = min(ahead, key=lambda name: ahead[name])
@@ -210,9 +213,8 @@ def go_on(
         kept: Has their traces, and gets those of whichever stand in the end.
 
     Returns:
-        The first runs that fail; else those with the most steps, or the first ones that
-        show something expected. What ends without comparing anything takes nothing away
-        from the others.
+        The first runs that fail; else the first ones that show something expected. What
+        ends without comparing anything takes nothing away from the others.
     """
     found = tuple(runs)
     for one in further:
@@ -231,31 +233,34 @@ def _see(
     kept: Kept,
 ) -> tuple[Run, ...]:
     if one.scenario is None:
-        return _add_note(found, one.unseen)
+        return add_notes(found, one.unseen)
     with kept.beside() as beside:
         try:
             again = run_again(replace(item, scenario=one.scenario), beside)
         except BadInputError as error:
-            why = f"(a run of that did not end: {error})"
-            return _add_note(found, f"{one.unseen} {why}")
+            return add_notes(found, one.tell_unended(str(error)))
+        if why := tell_uncompared(again):
+            return add_notes(found, one.tell_unended(why))
         compared = {run.status for run in again} & {*OPEN, Status.FAIL}
-        if not compared:
-            why = _tell(again)
-            return _add_note(found, f"{one.unseen} (a run of that did not end: {why})")
-        if not one.counts and not compared & {Status.PASS, Status.FAIL}:
+        if not compared & {Status.PASS, Status.FAIL}:
             why = _tell(run for run in again if run.status in compared)
-            return _add_note(found, f"{one.unseen} (a run of that is {why})")
+            return add_notes(found, f"{one.unseen} (a run of that is {why})")
         finds_more = _finds(again) and not _finds(found)
-        if one.counts or finds_more or Status.FAIL in compared:
+        if finds_more or Status.FAIL in compared:
             kept.take(beside)
-            before_s = sum(run.seconds for run in found) / len(again)
             # A fault would give it another id, which nobody has planned.
             name = item.scenario.id
+            before_s = measure_time(found)
             found = tuple(
-                replace(run, scenario=name, seconds=run.seconds + before_s)
-                for run in again
+                replace(run, scenario=name) for run in add_time(again, before_s)
             )
-    return _add_note(found, one.seen)
+    return add_notes(found, one.seen)
+
+
+def tell_uncompared(runs: Sequence[Run]) -> str:
+    """Why nothing was compared in some runs; empty if something was."""
+    compared = any(run.status in (*OPEN, Status.FAIL) for run in runs)
+    return "" if compared else _tell(runs)
 
 
 def _tell(runs: Iterable[Run]) -> str:
@@ -266,9 +271,3 @@ def _tell(runs: Iterable[Run]) -> str:
 def _finds(runs: Iterable[Run]) -> bool:
     """Whether anything is wrong, if only what is expected."""
     return any(not finding.warning for run in runs for finding in run.findings)
-
-
-def _add_note(runs: Iterable[Run], note: str) -> tuple[Run, ...]:
-    return tuple(
-        run if run.status is Status.SKIPPED else add_note(run, note) for run in runs
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -78,6 +78,24 @@ def add_note(run: Run, note: str) -> Run:
     # What was done on purpose is a sentence, and stands in front.
     mark = " " if run.message.endswith(".") else "; "
     return replace(run, message=mark.join(filter(None, (run.message, note))))
+
+
+def add_notes(runs: Iterable[Run], note: str) -> tuple[Run, ...]:
+    """Runs whose messages say something more, but for those that were left out."""
+    return tuple(
+        run if run.status is Status.SKIPPED else add_note(run, note) for run in runs
+    )
+
+
+def measure_time(runs: Iterable[Run]) -> float:
+    """How long some runs took in all, in seconds."""
+    return sum(run.seconds for run in runs)
+
+
+def add_time(runs: Sequence[Run], seconds: float) -> tuple[Run, ...]:
+    """Runs that took more time, all together."""
+    each = seconds / max(len(runs), 1)
+    return tuple(replace(run, seconds=run.seconds + each) for run in runs)
 
 
 def tell_injury(injury: str, message: str) -> str:

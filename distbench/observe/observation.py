@@ -9,6 +9,7 @@ from typing import Any
 
 from distbench.evidence import Evidence, Tier
 from distbench.flight import Flight
+from distbench.late import Late
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
 from distbench.observe.errand import Errand
@@ -32,6 +33,7 @@ class Observation:
         logs: The last lines of each task's output, by its name.
         tiers: Those that the subject can have; empty where that is not known.
         injury: What was done to a task on purpose, in words; empty for nothing.
+        late: What none of its steps shows, where that was looked for.
     """
 
     evidence: Mapping[Tier, Evidence] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Observation:
     logs: Mapping[str, str] = field(default_factory=dict)
     tiers: tuple[Tier, ...] = ()
     injury: str = ""
+    late: Late = field(default_factory=Late)
 
     @property
     def folder(self) -> Path | None:

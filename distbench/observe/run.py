@@ -13,6 +13,7 @@ from typing import Any
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
 from distbench.evidence import Tier
+from distbench.late import Late, Looks, TooFewStepsError
 from distbench.launch.deadline import Deadline
 from distbench.launch.failure import TaskFailedError
 from distbench.launch.group import Group
@@ -36,6 +37,7 @@ from distbench.observe.trainers import start_trainers
 from distbench.observe.uncut import observe_uncut
 from distbench.scenario import Scenario
 from distbench.target import TargetRef, target_from_json
+from distbench.trace.shelf import Shelf
 
 
 def observe(
@@ -45,6 +47,8 @@ def observe(
     tiers: tuple[Tier, ...],
     launch: Launch,
     one: OneDevice | None = None,
+    *,
+    looks: Looks = "",
 ) -> Observation:
     """Run a scenario on one device and on its cluster.
 
@@ -56,19 +60,21 @@ def observe(
         launch: How tasks are started.
         one: Has the single-device run, or will have it; None is one for this scenario
             alone.
+        looks: Whether one device looks for what is late, and what becomes of it.
 
     Raises:
         BadInputError: The subject fails on one device already.
+        TooFewStepsError: Something is late, and that is heeded.
         ClusterError: The bench's own part failed.
     """
     if one is None:
         with closing(OneDevice(launch)) as own:
-            return observe(target, scenario, spec, tiers, launch, own)
+            return observe(target, scenario, spec, tiers, launch, own, looks=looks)
     if scenario.in_flight > 1:
         return observe_flight(target, scenario, spec, launch, one)
     errand = Errand.begin(target, scenario, spec, launch)
     errand = replace(errand, reference=one.find_folder(errand.folder))
-    payload = errand.make_payload(tiers=list(tiers), rerun=launch.rerun)
+    payload = errand.make_payload(tiers=list(tiers), rerun=launch.rerun, looks=looks)
     control: TargetRef | None = None
     found: tuple[Tier, ...] = ()
     injury = ""
@@ -117,6 +123,10 @@ def observe(
         # They end while one device follows what they did.
         cluster.dismiss()
         answer = {**answer, **one.finish_probes()}
+        late = Late(**answer["late"])
+        if late.steps and looks == "heeded":
+            Shelf(errand.folder).clear()
+            raise TooFewStepsError(late, errand.deadline.spent_s)
         replies = _replay(alone, payload, errand.deadline)
         if replies["spent"]:
             one.replace()
@@ -134,6 +144,7 @@ def observe(
         logs=name_logs(alone, cluster),
         tiers=found,
         injury=injury,
+        late=late,
     )
 
 

@@ -42,6 +42,7 @@ _TAKES = {
     "evidence": "examples fed scenario trace",
     "examples": "",
     "flight": "evidence trace",
+    "late": "",
     "details": "",
     "verdict": "details errors escape",
     "verdict.document": "details errors verdict",
@@ -77,14 +78,14 @@ _TAKES = {
         "worker.state worker.stepping worker.taps worker.workloads"
     ),
     "worker.one_device": (
-        "errors evidence examples fault fed scenario trace trace.naming worker.process "
-        "worker.state worker.stepping worker.subjects worker.taps"
+        "errors evidence examples fault fed late scenario trace trace.naming "
+        "worker.process worker.state worker.stepping worker.subjects worker.taps"
     ),
     "worker.in_flight": (
         "scenario trace worker.one_device worker.state worker.stepping worker.taps"
     ),
     "worker": (
-        "cluster errors evidence fed launch pickling reported_steps scenario stop "
+        "cluster errors evidence fed late launch pickling reported_steps scenario stop "
         "target target.loading trace trace.files trace.naming worker.families "
         "worker.in_flight worker.one_device worker.process worker.state "
         "worker.stepping worker.subjects worker.taps"
@@ -142,8 +143,8 @@ _TAKES = {
     "environments": "errors launch trace trace.folder verdict verdict.document",
     "shrink": "cluster errors limits options scenario verdict",
     "observe": (
-        "cluster errors evidence examples fault fed flight gpus launch scenario stop "
-        "target trace trace.files xla"
+        "cluster errors evidence examples fault fed flight gpus late launch scenario "
+        "stop target trace trace.files xla"
     ),
     "summaries": "checking.launches details launch observe options trace verdict",
     "checking": "",
@@ -166,7 +167,7 @@ _TAKES = {
     "checking.expecting": "checking.runs verdict",
     "checking.further": (
         "checking.kept checking.plan checking.runs diagnose.readings errors evidence "
-        "fault observe options scenario spelling verdict"
+        "fault late observe options scenario spelling verdict"
     ),
     "checking.again": (
         "checking.plan diagnose.judgement evidence observe scenario verdict"
@@ -213,10 +214,13 @@ _TAKES = {
         "checking.plan checking.runs checking.uncompiled checking.units details "
         "diagnose errors evidence flight observe options target verdict"
     ),
-    "checking.checker": (
+    "checking.running": (
         "checking.expecting checking.further checking.judging checking.kept "
-        "checking.lanes checking.plan checking.runs checking.telling errors launch "
-        "machine observe options target verdict xla"
+        "checking.plan checking.runs errors late machine observe options target verdict"
+    ),
+    "checking.checker": (
+        "checking.kept checking.lanes checking.plan checking.running checking.runs "
+        "checking.telling errors late launch machine observe options target verdict xla"
     ),
     "checking.check": (
         "checking.checker checking.launches checking.own_keras checking.plan "

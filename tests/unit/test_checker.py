@@ -8,22 +8,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from verdict_samples import make_finding, make_run
+from verdict_samples import make_run
 
 from distbench.checking import check, checker
-from distbench.checking.kept import Kept
 from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec
-from distbench.errors import ClusterError
-from distbench.evidence import Evidence, Traits
+from distbench.late import Late, TooFewStepsError
 from distbench.launch.engine import Room
 from distbench.launch.halt import Halt
 from distbench.machine import Machine
-from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
 from distbench.target import parse_target
-from distbench.trace import Trace
 from distbench.verdict import Run, Status, Verdict
 
 
@@ -40,50 +36,12 @@ def make_checker(
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [("missing-reduction", Status.PASS), ("nonfinite", Status.FAIL)],
-)
-def test_an_expected_finding_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch, code: str, status: Status
-) -> None:
-    """What a run that passes has not seen is looked at, or told, all the same."""
-    told: list[Run] = []
-    made = make_checker(
-        CheckOptions(expect=(code,)),
-        told,
-        Machine(cores=9, memory_bytes=1 << 40, gpus=0),
-    )
-    run = make_run(Status.FAIL, findings=(make_finding(),), message="note: as it is")
-    trace = Trace(name="", replicas=2, shards=(4, 4), variables=(), values={})
-    evidence = Evidence(
-        tier="bounded",
-        observed=trace,
-        reference=trace,
-        subject=Traits(ahead={"'rate'": 99}),
-    )
-    seen = Observation(evidence={"bounded": evidence})
-    monkeypatch.setattr(made, "_observe", lambda *_: seen)
-    monkeypatch.setattr(made._judging, "judge", lambda *_: iter([run]))
-    item = Planned(
-        scenario=Scenario(target="a.b:c", workload="linear", cluster="mwms:2"),
-        spec=ClusterSpec.parse("mwms:2"),
-        optional=False,
-    )
-    made._tell_all([item], None)
-    (shown,) = told
-    assert (shown.status, shown.findings) == (status, run.findings)
-    if status is Status.PASS:
-        words = "note: as it is; as expected: missing-reduction; note: 'rate' changes"
-        assert shown.message.startswith(words)
-
-
 def test_traces_of_an_earlier_check_are_no_traces_of_this_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Nor where this one raises, and keeps none. What others put there stays."""
     made = make_checker(CheckOptions(keep=tmp_path), [])
-    monkeypatch.setattr(made, "_run_one", lambda *_: iter([make_run()]))
+    monkeypatch.setattr(made._running, "run_one", lambda *_, **__: [make_run()])
     for scenario in ("a", "b"):
         for name in ("observed", "reference"):
             (tmp_path / scenario / "bounded" / name).mkdir(parents=True)
@@ -92,23 +50,6 @@ def test_traces_of_an_earlier_check_are_no_traces_of_this_one(
     made._tell_all([item], None)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes"]
     assert len([*(tmp_path / "b" / "bounded").iterdir()]) == 2
-
-
-def test_an_error_tells_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that goes on by 3 s whenever somebody looks."""
-
-    def observe(*_: object) -> None:
-        raise ClusterError("the deadline passed")
-
-    clock = iter(range(0, 100, 3))
-    monkeypatch.setattr(checker, "observe", observe)
-    monkeypatch.setattr(checker, "time", SimpleNamespace(monotonic=clock.__next__))
-    scenario = Scenario(target="a.b:c", workload="linear", cluster="one")
-    item = Planned(scenario=scenario, spec=ClusterSpec.parse("one"), optional=False)
-    machine = Machine(gpus=0, cores=2, memory_bytes=1 << 40)
-    made = make_checker(CheckOptions(tiers=("bounded",)), [], machine)
-    (run,) = made._run_one(item, SimpleNamespace(), Kept(None))
-    assert (run.status, run.seconds) == (Status.ERROR, 3)
 
 
 def plan(*workloads: str) -> list[Planned]:
@@ -127,13 +68,13 @@ def test_what_was_judged_outlives_an_exception(monkeypatch: pytest.MonkeyPatch) 
     """Of three scenarios the second is interrupted between its tiers."""
     made = make_checker(CheckOptions(), [])
 
-    def run_one(item: Planned, *_: object) -> Iterator[Run]:
+    def run_one(item: Planned, *_: object, **__: object) -> Iterator[Run]:
         # Of the first it turns out that it cannot have the exact tier.
         yield make_run(Status.PASS, scenario=item.scenario.id, tier="bounded")
         if item.number:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(made, "_run_one", run_one)
+    monkeypatch.setattr(made._running, "run_one", run_one)
     planned = plan("linear", "linear", "mlp")
     with pytest.raises(KeyboardInterrupt):
         made._run_all(planned, None)
@@ -156,9 +97,11 @@ def test_an_interrupt_while_tasks_are_ended_loses_nothing(
 ) -> None:
     """All was judged by then, and ending tasks takes a second."""
     made = make_checker(CheckOptions(), [])
-    monkeypatch.setattr(
-        made, "_run_one", lambda item, *_: iter([make_run(scenario=item.scenario.id)])
-    )
+
+    def run_one(item: Planned, *_: object, **__: object) -> list[Run]:
+        return [make_run(scenario=item.scenario.id)]
+
+    monkeypatch.setattr(made._running, "run_one", run_one)
     monkeypatch.setattr(made, "run", lambda: made._run_all(plan("linear"), None))
 
     @contextmanager
@@ -179,3 +122,40 @@ def test_an_interrupt_while_tasks_are_ended_loses_nothing(
 
 def test_before_there_is_a_plan_nothing_is_known_of_its_runs() -> None:
     assert make_checker(CheckOptions(), []).end_early(KeyboardInterrupt()) is None
+
+
+def test_steps_that_are_too_few_are_too_few_for_all_who_share_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """But for whoever has ended by then. The time that it took is everybody's."""
+    made = make_checker(CheckOptions(), told := [])
+    late = Late(first={"'w/slow'": 4}, steps=9)
+
+    def run_one(item: Planned, *_: object, looks: str) -> list[Run]:
+        assert looks == "heeded"
+        if item.number:
+            raise TooFewStepsError(late, 6.0)
+        return [make_run(Status.FAIL, scenario="0")]
+
+    def run_longer(item: Planned, *_: object, late: Late, before_s: float) -> list[Run]:
+        name = f"{item.number} {late.steps}"
+        return [make_run(scenario=name, seconds=before_s)]
+
+    monkeypatch.setattr(made._running, "run_one", run_one)
+    monkeypatch.setattr(made._running, "run_longer", run_longer)
+    made._tell_all(plan("linear", "linear", "mlp"), None)
+    assert [run.scenario for run in told] == ["0", "1 9", "2 9"]
+    assert [run.seconds for run in told[1:]] == [3.0, 3.0]
+
+
+def test_steps_that_were_asked_for_are_never_too_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = make_checker(CheckOptions(steps=3), told := [])
+
+    def run_one(*_: object, looks: str) -> list[Run]:
+        return [make_run(message=looks)]
+
+    monkeypatch.setattr(made._running, "run_one", run_one)
+    made._tell_all(plan("linear"), None)
+    assert [run.message for run in told] == ["told"]

@@ -18,6 +18,7 @@ from distbench.checking.plan import Planned
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
 from distbench.evidence import Evidence, Traits
+from distbench.late import Late
 from distbench.observe import Observation
 from distbench.options import CheckOptions
 from distbench.scenario import Scenario
@@ -28,12 +29,6 @@ from distbench.verdict import Run, Status
 
 _SCENARIO = Scenario(target="a.b:c", workload="linear", cluster="mwms:2", steps=3)
 _ITEM = Planned(scenario=_SCENARIO, spec=ClusterSpec.parse("mwms:2"), optional=False)
-_LONGER = Further(
-    unseen="note: ends early",
-    scenario=replace(_SCENARIO, steps=7),
-    seen="note: took more steps",
-    counts=True,
-)
 _LOUDER = Further(
     unseen="note: was not loud",
     scenario=replace(_SCENARIO, loss_weight=1024.0),
@@ -64,15 +59,6 @@ def see(**traits: Any) -> Observation:
     return Observation(evidence={"bounded": make_evidence(**traits)})
 
 
-@pytest.mark.parametrize("status", [Status.PASS, Status.VACUOUS, Status.UNDECIDABLE])
-def test_a_longer_run_counts_where_nothing_was_found(status: Status) -> None:
-    again = Again(make_run(message="note: as it is", seconds=2.0, checked=9))
-    (run,) = go_on(_ITEM, [make_run(status, seconds=1.0)], [_LONGER], again, Kept(None))
-    assert again.seen == [(7, 1.0)]
-    assert (run.status, run.checked, run.seconds) == (Status.PASS, 9, 3.0)
-    assert run.message == "note: as it is; note: took more steps"
-
-
 def test_another_run_that_passes_leaves_the_first_one() -> None:
     again = Again(make_run(checked=9))
     (run,) = go_on(_ITEM, [make_run(checked=5)], [_LOUDER], again, Kept(None))
@@ -98,7 +84,7 @@ def test_what_another_run_finds_counts() -> None:
 @pytest.mark.parametrize("first", [Status.PASS, Status.FAIL])
 def test_the_first_run_that_finds_something_is_the_last(first: Status) -> None:
     again = Again(make_run(first), make_run())
-    (run,) = go_on(_ITEM, [make_run()], [_LONGER, _LOUDER], again, Kept(None))
+    (run,) = go_on(_ITEM, [make_run()], [_LOUDER, _LOUDER], again, Kept(None))
     assert run.status is first
     assert len(again.seen) == (2 if first is Status.PASS else 1)
 
@@ -122,17 +108,17 @@ def test_a_tier_that_cannot_be_had_holds_nothing_up() -> None:
 def test_what_was_found_or_ended_is_not_run_again(status: Status) -> None:
     again = Again()
     runs = (make_run(), make_run(status))
-    assert go_on(_ITEM, runs, [_LONGER, _LOUDER], again, Kept(None)) == runs
+    assert go_on(_ITEM, runs, [_LOUDER, _LOUDER], again, Kept(None)) == runs
     assert not again.seen
 
 
 @pytest.mark.parametrize("status", [Status.ERROR, Status.SKIPPED, Status.REFUSED])
 def test_a_run_that_compares_nothing_takes_nothing_away(status: Status) -> None:
     again = Again(make_run(status, message="it took too long"))
-    (run,) = go_on(_ITEM, [make_run()], [_LONGER], again, Kept(None))
+    (run,) = go_on(_ITEM, [make_run()], [_LOUDER], again, Kept(None))
     assert run.status is Status.PASS
     assert run.message == (
-        f"note: ends early (a run of that did not end: {status}: it took too long)"
+        f"note: was not loud (a run of that did not end: {status}: it took too long)"
     )
 
 
@@ -140,7 +126,7 @@ def test_nor_does_one_that_the_subject_cannot_take() -> None:
     def refuse(*_: object) -> Sequence[Run]:
         raise BadInputError("data(5) returned nothing")
 
-    (run,) = go_on(_ITEM, [make_run()], [_LONGER], refuse, Kept(None))
+    (run,) = go_on(_ITEM, [make_run()], [_LOUDER], refuse, Kept(None))
     assert run.status is Status.PASS
     assert run.message.endswith("did not end: data(5) returned nothing)")
 
@@ -149,15 +135,6 @@ def test_what_no_run_sees_is_told() -> None:
     told = replace(_LOUDER, scenario=None)
     (run,) = go_on(_ITEM, [make_run()], [told], Again(), Kept(None))
     assert (run.status, run.message) == (Status.PASS, "note: was not loud")
-
-
-def test_as_many_steps_are_wanted_as_all_state_needs() -> None:
-    late = {"'w/slow'": 4, "what loop.py:7 decides": 6}
-    (further,) = list_further(_SCENARIO, see(late=late, late_steps=9), CheckOptions())
-    assert further.scenario == replace(_SCENARIO, steps=9)
-    assert further.seen == (
-        "note: 'w/slow' first changes in step 4, so 9 steps were taken in place of 3"
-    )
 
 
 @pytest.mark.parametrize(
@@ -171,45 +148,45 @@ def test_as_many_steps_are_wanted_as_all_state_needs() -> None:
 def test_steps_that_were_asked_for_are_those_that_are_taken(
     step: int, words: str
 ) -> None:
-    seen = see(late={"'w/slow'": step}, late_steps=6)
-    (further,) = list_further(_SCENARIO, seen, CheckOptions(steps=3))
+    late = Late(first={"'w/slow'": step}, steps=6)
+    (further,) = list_further(_SCENARIO, see(), late, CheckOptions(steps=3))
     assert further.scenario is None
     assert further.unseen == f"note: 'w/slow' first changes in step {step}, {words}"
 
 
 def test_what_turns_too_far_away_is_told() -> None:
-    seen = see(ahead={"what loop.py:9 decides": 90, "what loop.py:7 decides": 40})
-    (further,) = list_further(_SCENARIO, seen, CheckOptions())
+    late = Late(ahead={"what loop.py:9 decides": 90, "what loop.py:7 decides": 40})
+    (further,) = list_further(_SCENARIO, see(), late, CheckOptions())
     assert further.scenario is None
     assert further.unseen == (
         "note: what loop.py:7 decides changes in step 40, and no step from there on "
         "was taken; 43 steps show what comes then"
     )
     longer = replace(_SCENARIO, steps=91)
-    assert not list_further(longer, seen, CheckOptions(steps=91))
+    assert not list_further(longer, see(), late, CheckOptions(steps=91))
 
 
 def test_losses_are_larger_where_larger_gradients_are_limited() -> None:
-    (further,) = list_further(_SCENARIO, see(limits=True), CheckOptions())
+    (further,) = list_further(_SCENARIO, see(limits=True), Late(), CheckOptions())
     assert further.scenario == replace(_SCENARIO, loss_weight=1024.0)
 
 
 def test_losses_are_smaller_where_all_gradients_are_limited() -> None:
-    (further,) = list_further(_SCENARIO, see(unlimited=2.0**-5), CheckOptions())
+    (further,) = list_further(_SCENARIO, see(unlimited=2.0**-5), Late(), CheckOptions())
     assert further.scenario == replace(_SCENARIO, loss_weight=2.0**-5)
     assert further.seen.endswith("so losses were 32 times smaller in another run")
 
 
 def test_gradients_of_a_program_are_larger_and_its_losses_as_they_are() -> None:
     scenario = replace(_SCENARIO, workload=PROGRAM)
-    (further,) = list_further(scenario, see(limits=True), CheckOptions())
+    (further,) = list_further(scenario, see(limits=True), Late(), CheckOptions())
     assert further.scenario == replace(scenario, loss_weight=1024.0, steps=1)
     assert further.seen.endswith("so gradients were 1024 times as large in another run")
 
 
 def test_one_replica_has_no_sum_that_a_limit_hides() -> None:
     alone = replace(_SCENARIO, cluster="one")
-    assert not list_further(alone, see(unlimited=2.0**-5), CheckOptions())
+    assert not list_further(alone, see(unlimited=2.0**-5), Late(), CheckOptions())
 
 
 @pytest.mark.parametrize("traits", [{"limits": True}, {"unlimited": 2.0**-5}], ids=str)
@@ -221,17 +198,17 @@ def test_what_is_given_its_losses_keeps_them(
     workload: str, options: CheckOptions, traits: dict[str, Any]
 ) -> None:
     scenario = replace(_SCENARIO, workload=workload)
-    (further,) = list_further(scenario, see(**traits), options)
+    (further,) = list_further(scenario, see(**traits), Late(), options)
     assert further.scenario is None
 
 
 def test_nothing_is_unseen_of_most_subjects() -> None:
-    assert not list_further(_SCENARIO, see(), CheckOptions())
-    assert not list_further(_SCENARIO, Observation(), CheckOptions())
+    assert not list_further(_SCENARIO, see(), Late(), CheckOptions())
+    assert not list_further(_SCENARIO, Observation(), Late(), CheckOptions())
 
 
 def test_the_last_replica_overflows_where_that_step_is_left_out() -> None:
-    (further,) = list_further(_SCENARIO, see(guards=True), CheckOptions())
+    (further,) = list_further(_SCENARIO, see(guards=True), Late(), CheckOptions())
     assert further.scenario == replace(_SCENARIO, faults=("nan:replica:1@1",))
 
 
@@ -279,7 +256,7 @@ def test_a_guard_is_seen_where_the_last_replica_overflows_alone(
     seen: Observation, fault: str | None
 ) -> None:
     """In a step in which nothing else does, on one device as well."""
-    found = [f.scenario for f in list_further(_SCENARIO, seen, CheckOptions())]
+    found = [f.scenario for f in list_further(_SCENARIO, seen, Late(), CheckOptions())]
     asked = [scenario.faults for scenario in found if scenario is not None]
     assert asked == ([(fault,)] if fault else [])
 
@@ -296,20 +273,19 @@ def test_a_guard_is_seen_where_the_last_replica_overflows_alone(
 def test_nothing_overflows_where_it_cannot_or_does(
     scenario: Scenario, options: CheckOptions
 ) -> None:
-    assert not list_further(scenario, see(guards=True), options)
+    assert not list_further(scenario, see(guards=True), Late(), options)
 
 
 @pytest.mark.parametrize(
-    ("further", "status", "stands"),
+    ("status", "stands"),
     [
-        (_LOUDER, Status.PASS, "first"),
-        (_LOUDER, Status.FAIL, "again"),
-        (_LONGER, Status.PASS, "again"),
-        (_LONGER, Status.ERROR, "first"),
+        (Status.PASS, "first"),
+        (Status.FAIL, "again"),
+        (Status.ERROR, "first"),
     ],
 )
 def test_the_traces_of_the_runs_that_stand_are_kept(
-    further: Further, status: Status, stands: str, tmp_path: Path
+    status: Status, stands: str, tmp_path: Path
 ) -> None:
     """Of another run too if it has another id, as one with a fault."""
 
@@ -319,7 +295,7 @@ def test_the_traces_of_the_runs_that_stand_are_kept(
 
     kept = Kept.find(tmp_path, _SCENARIO.id)
     kept.write(make_evidence("first"))
-    go_on(_ITEM, [make_run()], [further], run_again, kept)
+    go_on(_ITEM, [make_run()], [_LOUDER], run_again, kept)
     places = [path.parent for path in tmp_path.rglob("trace.json")]
     place = tmp_path / _SCENARIO.id / "bounded"
     assert sorted(places) == [place / "observed", place / "reference"]

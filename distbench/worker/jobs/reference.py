@@ -10,6 +10,7 @@ from typing import Any
 from distbench.cluster import ClusterSpec
 from distbench.evidence import Tier
 from distbench.fed import Fed
+from distbench.late import Late
 from distbench.scenario import scenario_from_json
 from distbench.trace import Phase, Trace
 from distbench.trace.files import read_trace, write_trace
@@ -28,7 +29,7 @@ from distbench.worker.one_device.guards import leaves_out_overflow
 from distbench.worker.one_device.held_scratch import hold_scratch
 from distbench.worker.one_device.held_state import hold_state
 from distbench.worker.one_device.larger import limits_larger
-from distbench.worker.one_device.late import Late, find_late
+from distbench.worker.one_device.late import find_late
 from distbench.worker.one_device.looked_into import look_inside
 from distbench.worker.one_device.odd_terms import split_odd
 from distbench.worker.one_device.own_data import leaves_out_own_data
@@ -125,9 +126,17 @@ class ReferenceJobs:
 
         Args:
             payload: That of the reference, with the tiers that it ran.
+
+        Returns:
+            Of a run that ends for what is late, nothing else.
         """
         feeder = self._known_feeder
         reference = feeder.reference
+        goes_on = reference.scenario.may_go_on
+        looks = payload["looks"] if goes_on else ""
+        late = find_late(reference) if looks else Late()
+        if late.steps and looks == "heeded":
+            return {"late": asdict(late)}
         folder = Path(payload["reference"])
         twins: dict[Tier, int] = {}
         copying = Twins(reference)
@@ -138,7 +147,6 @@ class ReferenceJobs:
             twins[tier] = len(copies)
         tier = payload["tiers"][0]
         recorded = read_reference(payload, tier)
-        goes_on = reference.scenario.may_go_on
         limits = goes_on and limits_larger(feeder, recorded)
         guards = goes_on and leaves_out_overflow(reference, recorded, tier)
         own_left_out = leaves_out_own_data(reference, tier)
@@ -160,7 +168,6 @@ class ReferenceJobs:
             probes["distinct"] = distinct
         for name, probe in probes.items():
             write_trace(probe, folder, f"probe-{name}")
-        late = find_late(reference) if goes_on else Late()
         penalty = record_penalty(reference)
         if penalty is not None:
             write_trace(penalty, folder, "penalty")
@@ -175,9 +182,7 @@ class ReferenceJobs:
             "guards": guards,
             "leaves_out_own_data": own_left_out,
             "counted": None if counted is None else asdict(counted),
-            "late": dict(late.first),
-            "late_steps": late.steps,
-            "ahead": dict(late.ahead),
+            "late": asdict(late),
         }
 
     def replay(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:

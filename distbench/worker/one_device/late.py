@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from distbench.errors import BadInputError
+from distbench.late import Late
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import have_same_bits
@@ -27,27 +28,6 @@ _WANTED = 2
 0 says nothing of what it is multiplied by."""
 _Key = tuple[str, int]
 _Seen = dict[_Key, np.ndarray]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Late:
-    """What changes late, and how many steps show it.
-
-    Attributes:
-        first: Steps in which something is first changed, where a scenario ends before
-            them or with them, by each such variable, slot, counter or decision, as a
-            message calls it. What nothing writes is none, nor what stands still in all
-            steps that one device takes; nor is anything of steps for which the subject
-            has no data.
-        steps: How many are to be taken, so that something follows each of them, and
-            what is done again is done again; 0 where nothing is late.
-        ahead: Steps after all that one device took in which a comparison of the user's
-            own turns, by what a message calls it.
-    """
-
-    first: Mapping[str, int] = field(default_factory=dict)
-    steps: int = 0
-    ahead: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
