@@ -101,6 +101,14 @@ class OtherLengths(Program):
         return {"inputs": inputs, "targets": targets[:3]}
 
 
+class SeveralRows(Program):
+    """As FixMatch has, of which 7 without a label go with each that has one."""
+
+    def data(self, step):
+        inputs, _ = super().data(step)
+        return {"labelled": inputs.repeat(2, 0), "unlabelled": inputs.repeat(14, 0)}
+
+
 class OneNumber(Program):
     def data(self, step):
         return super().data(step)[0], 3.0

@@ -33,6 +33,11 @@ REFUSED = [
         r"^data\(0\) of 'OtherLengths' must return.*\['inputs': \(4, 1\), 'targets': "
         r"\(3, 1\)\]\. Give each part a first axis, with as many examples",
     ),
+    (
+        "SeveralRows",
+        r"as the others have\. If 7 rows of 'unlabelled' belong to an example, reshape "
+        r"it to \(8, 7, 1\) here, and back in the step\.$",
+    ),
     ("OneNumber", r"the shapes \['0': \(4, 1\), '1': \(\)\]\. Give each part"),
     ("NothingReturned", r"Received: .*'NoneType'\. Return the batch\.$"),
     ("PartOfNothing", r"type 'NoneType' at '2'\. Leave that part out"),

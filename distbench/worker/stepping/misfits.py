@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import nest
 
+_FEWEST = 4
+"""Fewer rows are hardly a batch."""
 _SHAPES_SHOWN = 6
 """A nest of lists has a shape for every number in it."""
 
@@ -34,13 +36,29 @@ def describe_misfit(batch: Any, arrays: Sequence[Any]) -> str:
     ]
     if len(shapes) > _SHAPES_SHOWN:
         shapes[_SHAPES_SHOWN:] = ["..."]
-    is_listed = sum(isinstance(x, bool | int | float) for _, x in named) > 1
-    advice = (
-        "Lists are taken as a structure: use np.array."
-        if is_listed
-        else "Give each part a first axis, with as many examples as the others have."
-    )
+    if sum(isinstance(x, bool | int | float) for _, x in named) > 1:
+        advice = "Lists are taken as a structure: use np.array."
+    else:
+        advice = (
+            "Give each part a first axis, with as many examples as the others have."
+            f"{_advise_several(named, arrays)}"
+        )
     return f"Received, as arrays, the shapes [{', '.join(shapes)}]. {advice}"
+
+
+def _advise_several(named: Sequence[tuple[str, Any]], arrays: Sequence[Any]) -> str:
+    """What to do with a part that has several rows for each example of another one."""
+    lengths = [array.shape[0] if array.ndim else 0 for array in arrays]
+    fewest = min(lengths)
+    if fewest < _FEWEST or any(length % fewest for length in lengths):
+        return ""
+    place = next(n for n, length in enumerate(lengths) if length != fewest)
+    name, (rows, *shape) = named[place][0], arrays[place].shape
+    split = (fewest, rows // fewest, *shape)
+    return (
+        f" If {rows // fewest} rows of '{name}' belong to an example, reshape it to "
+        f"{split} here, and back in the step."
+    )
 
 
 def _advise_instead(leaf: Any, *, is_part: bool) -> str:
