@@ -180,7 +180,7 @@ def _make_raises(
     replicas = () if failure.replica is None else (failure.replica,)
     who = f"replica {failure.replica}" if replicas else f"task {failure.task}"
     step = failure.step or 0
-    where, advice = "", "No line of the traceback is yours: the framework raised it."
+    where, advice = "", "No line of the traceback is yours."
     if failure.frame:
         where = f", at {failure.frame}"
         is_foreign = is_installed(failure.frame)
