@@ -52,7 +52,7 @@ def test_what_cancels_has_the_size_of_its_shards() -> None:
 
 
 def test_what_cancels_in_each_shard_has_the_size_of_other_steps() -> None:
-    assert _find((LEFT, LEFT, 0.0), (0.125, 0.25, -0.125)) == [0.125, 0.0]
+    assert _find((LEFT, LEFT, 0.0), (0.125, 0.25, -0.125)) == [0.25, 0.0]
     assert _find((LEFT,), (0.125,)) == [0.125, 0.0]
 
 

@@ -1,4 +1,4 @@
-"""Gradients of which the terms may cancel, so that what is left of them is rounding."""
+"""Sums of which the terms may cancel, so that what is left of them is rounding."""
 
 from __future__ import annotations
 
@@ -9,30 +9,34 @@ from functools import cache, partial
 
 import numpy as np
 
+from distbench.compare.arrays.aligned import align_values
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.noise import Whole
 from distbench.compare.arrays.ratio import share_by_size
-from distbench.trace import GRADIENTS, Trace, TraceKey, Value
+from distbench.trace import GRADIENTS, Phase, Trace, TraceKey, Value
 from distbench.trace.numbers import (
     Array,
-    densify,
     measure_distance,
     measure_finite,
     name_value,
 )
 
+_OWN: Phase = "local_gradient"
+
 
 def find_cancelled(
     reference: Trace, twins: Sequence[Trace], wholes: Mapping[TraceKey, Whole]
 ) -> dict[TraceKey, Whole]:
-    """Sizes of what such gradients of the global batch are rounded in.
+    """Sizes of what such sums over the global batch are rounded in: gradients, losses.
 
     Before a batch normalisation, or where as many errors have one sign as the other,
     what is left of all terms is no size that rounding has a part of, and twins may
-    repeat it: they round alike. Replicas need not. Where a gradient is less than half
-    of the digits of its step's largest one, its size is the largest that one device has
-    of it in any step, or of a shard, but no more than the step's largest one. Shards
-    that are rounding as well may have more of it, as many times as they are larger.
+    repeat it: they round alike. Replicas need not. Where such a sum is less than half
+    of the digits of its terms, or of its step's largest gradient, its size is that of
+    its terms: the largest that a shard has in its step, or that one device has of it in
+    any step or shard, which counts up to the largest gradient or loss of its step:
+    another step may be an odd one. Shards that are rounding as well may have more of
+    it, as many times as they are larger.
 
     In each shard the terms may cancel too. If all that is known of it is less than
     three quarters of those digits, and each twin repeats it or keeps no digit of it, it
@@ -43,48 +47,62 @@ def find_cancelled(
         twins: Runs that differ from it by rounding.
         wholes: Sizes of its values of the global batch.
     """
-    gradients = {k: w for k, w in wholes.items() if k.phase in GRADIENTS}
+    sums = {k: w for k, w in wholes.items() if k.phase in ("loss", *GRADIENTS)}
     largest: dict[tuple[int, str], float] = {}
-    own: dict[tuple[str, int], float] = {}
-    for key, whole in gradients.items():
-        step, place = (key.step, key.phase), (key.variable, key.call)
-        largest[step] = max(largest.get(step, 0.0), whole.size)
-        if key.phase == "local_gradient":
-            own[place] = max(own.get(place, 0.0), whole.size)
-    # Of what is made of a gradient the terms are the same.
-    measure_terms = cache(partial(_measure_terms, reference))
+    shards: dict[TraceKey, float] = {}
+    known: dict[TraceKey, float] = {}
+    for key, whole in sums.items():
+        place = key.step, key.phase
+        largest[place] = max(largest.get(place, 0.0), whole.size)
+        if key == _find_source(key):
+            shards[key] = _measure_shards(reference, key)
+            anywhere = replace(key, step=0)
+            known[anywhere] = max(known.get(anywhere, 0.0), whole.size, shards[key])
+    measure_left = cache(partial(_measure_left, reference))
     found = {}
-    for key, whole in gradients.items():
-        most = largest[key.step, key.phase]
+    for key, whole in sums.items():
+        # What is made of a gradient has its terms, as they are in its own units.
+        source = _find_source(key)
+        unit = 1.0
+        if key != source and (base := largest.get((key.step, source.phase), 0.0)):
+            unit = largest[key.step, key.phase] / base
+        most, loss = (largest.get((key.step, phase), 0.0) for phase in (_OWN, "loss"))
+        shard = unit * shards.get(source, 0.0)
+        other = unit * known.get(replace(source, step=0), 0.0)
+        most, reach = unit * most, unit * max(most, loss)
         value = reference.values[key]
         u = find_roundoff(name_value(value))
-        least = math.sqrt(u) * most
-        if whole.size < least:
-            shard, left = measure_terms(replace(key, phase="local_gradient"))
+        if whole.size < math.sqrt(u) * max(most, shard, min(other, reach)):
+            left = unit * measure_left(source)
             is_small = max(whole.size, shard, left) < u**0.75 * most
             is_left = is_small and _is_residue(value, whole.size, key, twins)
             left = left / u if is_left else 0.0
-            other = own.get((key.variable, key.call), 0.0)
-            size = max(whole.size, min(max(shard, left, other), most))
-            is_rounding = 0 < whole.size < shard < least
+            size = max(whole.size, shard, min(max(left, other), reach))
+            is_rounding = 0 < whole.size < shard < math.sqrt(u) * most
             spread = shard / whole.size if is_rounding else 1.0
             found[key] = replace(whole, size=size, spread=spread)
     return found
 
 
-def _measure_terms(reference: Trace, key: TraceKey) -> tuple[float, float]:
-    """The largest of shards, and what they leave of the whole.
+def _find_source(key: TraceKey) -> TraceKey:
+    """Of what something is made: a loss of itself, a gradient of what a tape gave."""
+    return key if key.phase == "loss" else replace(key, phase=_OWN)
 
-    Args:
-        reference: One device.
-        key: A gradient of the global batch.
-    """
-    whole, shards = reference.get(key), reference.get_replicas(key)
-    if whole is None or not shards:
-        return 0.0, 0.0
-    due, parts = densify(whole), list(map(densify, shards))
-    left = _measure_rest(due, parts, reference.get_shards(key.step))
-    return max(map(measure_finite, parts)), left
+
+def _measure_shards(reference: Trace, key: TraceKey) -> float:
+    """The largest that a shard has of a sum over the global batch."""
+    values = reference.get_replicas(key) or ()
+    sizes = (measure_finite(align_values((value,))[0].total) for value in values)
+    return max(sizes, default=0.0)
+
+
+def _measure_left(reference: Trace, key: TraceKey) -> float:
+    """What shards leave of a sum over the global batch."""
+    value, others = reference.get(key), reference.get_replicas(key)
+    if value is None or not others:
+        return 0.0
+    whole, *parts = (found.total for found in align_values((value, *others)))
+    return _measure_rest(whole, parts, reference.get_shards(key.step))
 
 
 def _is_residue(
@@ -93,7 +111,7 @@ def _is_residue(
     """Whether each twin has the very same number, or another one altogether."""
     others = (twin.get(key) for twin in twins)
     gaps = [
-        measure_distance(densify(value), densify(other))
+        measure_distance(*(found.total for found in align_values((value, other))))
         for other in others
         if other is not None
     ]
@@ -104,9 +122,11 @@ def _measure_rest(whole: Array, parts: Sequence[Array], sizes: Sequence[int]) ->
     """What parts leave of a whole at least: summed, averaged or weighed by sizes."""
     even = 1 / len(parts)
     kinds = ([1.0] * len(parts), [even] * len(parts), share_by_size(sizes))
-    return min(
-        measure_distance(
-            whole, np.sum([w * p for w, p in zip(k, parts, strict=True)], 0)
-        )
-        for k in kinds
-    )
+    return min(measure_distance(whole, _weigh(kind, parts)) for kind in kinds)
+
+
+def _weigh(weights: Sequence[float], parts: Sequence[Array]) -> Array:
+    total = np.zeros_like(parts[0])
+    for weight, part in zip(weights, parts, strict=True):
+        total += weight * part
+    return total
