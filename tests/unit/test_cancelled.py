@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from distbench.compare.arrays.noise import Whole
 from distbench.compare.state.cancelled import find_cancelled
-from distbench.trace import WHOLE, Trace, TraceKey
+from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, Value
 
 LEFT = 7.5e-9
 """What twelve numbers of 1/24, of which half are negative, leave of 0 in float32."""
 
 
-def _find(*steps: tuple[float, ...], moved: float = 0.0) -> list[float]:
-    """Sizes by step of a bias beside a kernel of 0.6; 0 where it keeps its own.
+def _find(
+    *steps: tuple[float, ...], moved: float = 0.0, kernel: float = 0.6
+) -> list[float]:
+    """Sizes by step of a bias beside a kernel; 0 where it keeps its own.
 
     Args:
         steps: The bias of the global batch, and of shards.
         moved: By how much a twin has another one.
+        kernel: The gradient of the kernel.
     """
+    kernels = kernel, kernel / 3, kernel * 2 / 3
     values = {
         TraceKey(
             step=step, phase="local_gradient", variable=name, replica=replica
         ): np.float32([number, -number])
         for step, bias in enumerate(steps)
-        for name, numbers in (("kernel", (0.6, 0.2, 0.4)), ("bias", bias))
+        for name, numbers in (("kernel", kernels), ("bias", bias))
         for replica, number in zip((WHOLE, 0, 1), numbers, strict=False)
     }
     reference = Trace(
@@ -72,3 +77,65 @@ def test_what_shards_leave_of_a_small_gradient_is_no_rounding() -> None:
 def test_others_keep_their_size() -> None:
     assert _find((0.01, 0.25, -0.25)) == [0.0]
     assert _find((0.3, 0.3, 0.3), (0.25, 0.9, 0.2)) == [0.0, 0.0]
+
+
+def test_no_other_gradient_is_needed_to_know_what_cancels() -> None:
+    assert _find((LEFT, 0.25, -0.5), kernel=1e-3) == [0.5]
+    # Of other steps as much as the step's own scale: one of them may be an odd one.
+    assert _find((LEFT, LEFT, 0.0), (0.3, 1e6, -0.5), kernel=0.1)[0] == 0.1
+
+
+def _size(steps: dict[str, tuple[float, ...]], phase: Phase) -> float | None:
+    """What is found of the first of some values of one step, by phase; None if nothing.
+
+    Args:
+        steps: By phase, what the global batch has, and its shards.
+        phase: Which of them.
+    """
+    values: dict[TraceKey, Value] = {
+        TraceKey(
+            step=0,
+            phase=cast(Phase, name),
+            variable="" if name == "loss" else "w",
+            replica=replica,
+        ): np.float32([number])
+        for name, numbers in steps.items()
+        for replica, number in zip((WHOLE, 0, 1), numbers, strict=False)
+    }
+    reference = Trace(
+        name="one", replicas=2, shards=(8, 4), variables=(), values=values, notes={}
+    )
+    wholes = {
+        key: Whole(size=abs(float(value[0])), norm=1.0)  # type: ignore[index]
+        for key, value in values.items()
+        if key.replica == WHOLE
+    }
+    found = find_cancelled(reference, [], wholes)
+    return next((w.size for k, w in found.items() if k.phase == phase), None)
+
+
+def test_a_loss_whose_terms_cancel_has_their_size() -> None:
+    assert _size({"loss": (0.0, 0.5, -0.25)}, "loss") == 0.5
+    assert _size({"loss": (1.0, 0.5, 0.5)}, "loss") is None
+
+
+def test_what_is_made_of_a_gradient_has_its_terms_in_its_own_units() -> None:
+    scaled = {"local_gradient": (3e4, 2e4, 1e4), "applied_gradient": (1.0,)}
+    assert _size(scaled, "applied_gradient") is None
+    scaled = {"local_gradient": (2e-3, 2e4, -2e4), "applied_gradient": (1e-3,)}
+    assert _size(scaled, "applied_gradient") == 1e4
+
+
+def test_rows_of_a_large_table_are_not_made_dense() -> None:
+    def make(number: float) -> SparseRows:
+        return SparseRows(
+            values=np.float32([[number]]), indices=np.int64([7]), shape=(1 << 40, 1)
+        )
+
+    key = TraceKey(step=0, phase="local_gradient", variable="table")
+    values = {key: make(0), key.at(0): make(0.5), key.at(1): make(-0.5)}
+    reference = Trace(
+        name="one", replicas=2, shards=(8, 4), variables=(), values=values, notes={}
+    )
+    found = find_cancelled(reference, [reference], {key: Whole(size=0.0, norm=0.0)})
+    assert found[key].size == 0.5

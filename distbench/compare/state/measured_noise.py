@@ -18,6 +18,7 @@ from distbench.compare.arrays.spoilt import list_spoilt
 from distbench.compare.state.cancelled import find_cancelled
 from distbench.compare.state.joined import find_alike
 from distbench.compare.state.leading import is_trained
+from distbench.compare.state.led_by_rounding import find_led_by_rounding
 from distbench.evidence import Evidence
 from distbench.trace import (
     COMPUTED,
@@ -77,7 +78,7 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
             matters they do not tell: near a kink, as of a ReLU, one of them now and
             then is led another way.
     """
-    wholes = _measure_wholes(evidence.reference, (*evidence.twins, *rounded))
+    wholes = _measure_wholes(evidence, (*evidence.twins, *rounded))
     samples: dict[bool, Samples] = {True: {}, False: {}}
     turned = [twin for twin in rounded if _is_permuted(twin)]
     for twin in (*evidence.twins, *(t for t in rounded if not _is_permuted(t))):
@@ -209,8 +210,11 @@ def _is_permuted(twin: Trace) -> bool:
     return bool(twin.notes.get("permuted", False))
 
 
-def _measure_wholes(reference: Trace, twins: Sequence[Trace]) -> dict[TraceKey, Whole]:
+def _measure_wholes(
+    evidence: Evidence, twins: Sequence[Trace]
+) -> dict[TraceKey, Whole]:
     """Sizes of what twins tell of."""
+    reference = evidence.reference
     found: dict[TraceKey, Whole] = {}
     for key in chain.from_iterable(twin.values for twin in twins):
         if key in found or key.phase == "iterations":
@@ -219,7 +223,8 @@ def _measure_wholes(reference: Trace, twins: Sequence[Trace]) -> dict[TraceKey, 
         if base is not None:
             total = align_values((base,))[0].total
             found[key] = Whole(size=measure_finite(total), norm=measure_norm(total))
-    return {**found, **find_cancelled(reference, twins, found)}
+    cancelled = find_cancelled(reference, twins, found)
+    return {**found, **cancelled, **find_led_by_rounding(evidence, found, cancelled)}
 
 
 def _compare_twin(

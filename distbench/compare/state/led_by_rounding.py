@@ -1,0 +1,118 @@
+"""State that a step by hand moves by rounding alone, and the size of what moves it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from distbench.compare.arrays.aligned import align_values
+from distbench.compare.arrays.bounds import find_roundoff
+from distbench.compare.arrays.noise import Whole
+from distbench.evidence import Evidence
+from distbench.trace import STATE, SUMMED, WHOLE, TraceKey, Value
+from distbench.trace.numbers import (
+    densify,
+    measure_distance,
+    measure_finite,
+    name_value,
+)
+
+_FEW = 16
+"""Roundings of its terms that a sum of a few shards stays well within."""
+
+_Wholes = Mapping[TraceKey, Whole]
+
+
+def find_led_by_rounding(
+    evidence: Evidence, wholes: _Wholes, cancelled: _Wholes
+) -> dict[TraceKey, Whole]:
+    """Sizes of what state is rounded in that is made of gradients which cancel.
+
+    A bias that starts at 0 is, behind such a gradient, a rate times rounding: it has no
+    digit that replicas share. Its size is that of its largest change of any step, if
+    that of a step is less than half of the digits of it. Where one device has taken the
+    sum of the replicas' gradients, what that moves beside the sum's own rounding tells
+    what one rounding of the terms moves, by any rule.
+
+    Args:
+        evidence: What was seen.
+        wholes: Sizes of the reference's values.
+        cancelled: Those of gradients of which the terms cancel.
+    """
+    found: dict[TraceKey, Whole] = {}
+    for key, size in (
+        *_list_still(evidence, wholes),
+        *_list_moved(evidence, cancelled),
+    ):
+        whole = found.get(key, wholes.get(key))
+        if whole is not None and size > whole.size:
+            found[key] = replace(whole, size=size)
+    return found
+
+
+def _list_still(
+    evidence: Evidence, wholes: _Wholes
+) -> Iterator[tuple[TraceKey, float]]:
+    """State of steps that leave it nearly as it is, and its largest change."""
+    summed = {key.variable for key in evidence.observed.values if key.phase in SUMMED}
+    changes: dict[tuple[str, str], dict[TraceKey, float]] = {}
+    for key in wholes:
+        if key.phase not in STATE or key.variable in summed:
+            continue  # an optimizer's state is held against what follows from sums
+        before = evidence.get_before(key.step, key.phase, key.variable)
+        if before is not None:
+            change = _measure_gap(evidence.reference.values[key], before)
+            changes.setdefault((key.phase, key.variable), {})[key] = change
+    for found in changes.values():
+        most = max(found.values())
+        for key, change in found.items():
+            u = find_roundoff(name_value(evidence.reference.values[key]))
+            if change < math.sqrt(u) * most < math.inf:
+                yield key, most
+
+
+def _list_moved(
+    evidence: Evidence, cancelled: _Wholes
+) -> Iterator[tuple[TraceKey, float]]:
+    """State of steps with such gradients, and of what it moves by one rounding."""
+    due = evidence.fed.due
+    if due is None:
+        return
+    for step in sorted({k.step for k in cancelled if k.phase == "local_gradient"}):
+        if not (times := _compare_roundings(evidence, cancelled, step)):
+            continue
+        for key, value in due.select(step=step, replica=0):
+            expected = evidence.reference.get(key.at(WHOLE))
+            if key.phase not in STATE or expected is None:
+                continue
+            if u := find_roundoff(name_value(expected)):
+                yield key.at(WHOLE), times * _measure_gap(value, expected) / u
+
+
+def _compare_roundings(evidence: Evidence, cancelled: _Wholes, step: int) -> float:
+    """How many times one rounding of the terms is what the replicas' sum is rounded by.
+
+    At most, of the gradients of a step; 0 where their sum is off by more than that, or
+    by nothing.
+    """
+    due, times = evidence.fed.due, 0.0
+    if due is None:
+        return 0.0
+    for key, value in due.select(step=step, phase="local_gradient", replica=0):
+        expected = evidence.reference.get(key.at(WHOLE))
+        if expected is None:
+            return 0.0
+        whole = cancelled.get(key.at(WHOLE))
+        size = measure_finite(densify(expected)) if whole is None else whole.size
+        rounding = find_roundoff(name_value(expected)) * size
+        gap = _measure_gap(value, expected)
+        if gap > _FEW * rounding:
+            return 0.0
+        if whole is not None and gap:
+            times = max(times, rounding / gap)
+    return times
+
+
+def _measure_gap(value: Value, other: Value) -> float:
+    return measure_distance(*(found.total for found in align_values((value, other))))
