@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
 from distbench.compare.arrays.aligned import align_values
-from distbench.compare.arrays.bounds import find_roundoff, predict_spread
+from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.likeness import find_half
-from distbench.compare.arrays.noise import Limits, Noise, Pool, Whole
-from distbench.compare.arrays.ratio import fit_ratio
+from distbench.compare.arrays.noise import Limits, Noise, Whole
 from distbench.compare.arrays.spoilt import list_spoilt
 from distbench.compare.state.cancelled import find_cancelled
 from distbench.compare.state.joined import find_alike
 from distbench.compare.state.leading import is_trained
 from distbench.compare.state.led_by_rounding import find_led_by_rounding
+from distbench.compare.state.order import (
+    depends_on_order,
+    is_reduced_by_order,
+    list_kept_in_order,
+)
+from distbench.compare.state.samples import Samples, add_sample, limit_pools
 from distbench.evidence import Evidence
 from distbench.trace import (
     COMPUTED,
     GRADIENTS,
     STATE,
-    SUMMED,
     WHOLE,
     Phase,
     Trace,
     TraceKey,
-    Value,
     Values,
 )
 from distbench.trace.numbers import (
@@ -47,28 +50,6 @@ measured of a GPU's kernels against a CPU's, for square roots and quotients of d
 updates and for the sums of a sparse one's repeated rows. See docs/tolerances.md."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """What one twin shows at one step, or a shard that is run again.
-
-    Attributes:
-        step: The step.
-        error: Largest absolute error ÷ largest absolute value of the reference, and
-            one roundoff more: two values that agree in all bits still stand for any
-            that round to them, so a scalar's noise is not 0 where three twins repeat.
-        ratio: Fitted ratio - 1.
-        u: Unit roundoff of the value's dtype.
-    """
-
-    step: int
-    error: float
-    ratio: float
-    u: float
-
-
-Samples = dict[Pool, list[Sample]]
-
-
 def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
     """Compare each twin with the reference, value by value.
 
@@ -83,16 +64,16 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
     turned = [twin for twin in rounded if _is_permuted(twin)]
     for twin in (*evidence.twins, *(t for t in rounded if not _is_permuted(t))):
         _compare_twin(evidence, twin, samples[_is_permuted(twin)], wholes)
-    limits = _limit_pools(samples[False])
-    ordered = bool(samples[False]) and _depends_on_order(samples[True], limits)
-    if not ordered and not _is_reduced_by_order(samples[True], limits):
-        queues = _list_kept_in_order(evidence, samples[True], limits)
+    limits = limit_pools(samples[False])
+    ordered = bool(samples[False]) and depends_on_order(samples[True], limits)
+    if not ordered and not is_reduced_by_order(samples[True], limits):
+        queues = list_kept_in_order(evidence, samples[True], limits)
         for twin in turned:
             _compare_twin(evidence, twin, samples[True], wholes)
         for pool, found in samples[True].items():
             if pool not in queues:
                 samples[False].setdefault(pool, []).extend(found)
-        limits = _limit_pools(samples[False])
+        limits = limit_pools(samples[False])
     limits = _widen_by_joined(evidence, samples[False], limits, wholes)
     alone, sizes = _compare_doubled(evidence)
     return Noise(
@@ -101,16 +82,16 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
         ordered=ordered,
         limits=limits,
         wholes=wholes,
-        repeated=_limit_pools(_compare_runs(evidence.reference, *evidence.reruns)),
-        alone=_limit_pools(alone),
+        repeated=limit_pools(_compare_runs(evidence.reference, *evidence.reruns)),
+        alone=limit_pools(alone),
         alone_sizes=sizes,
-        compiled=_limit_pools(_compare_compiled(evidence)),
+        compiled=limit_pools(_compare_compiled(evidence)),
         kernels=_list_kernels(evidence) if evidence.subject.other_kernels else {},
         starts=_list_kernels(evidence) if evidence.subject.other_start else {},
-        rounded=_limit_pools(
+        rounded=limit_pools(
             _compare_runs(evidence.reference, *_list_moved(evidence, STATE))
         ),
-        led=_limit_pools(_compare_runs(evidence.reference, *evidence.moved)),
+        led=limit_pools(_compare_runs(evidence.reference, *evidence.moved)),
     )
 
 
@@ -170,7 +151,7 @@ def _compare_doubled(evidence: Evidence) -> tuple[Samples, dict[TraceKey, float]
         size = measure_finite(due)
         dtype = name_value(base)
         if measure_distance(twice, due) <= find_half(dtype) * size:
-            _add_sample(samples, key, base, due, twice, size)
+            add_sample(samples, key, base, due, twice, size)
             sizes[key] = measure_finite(once)
     return samples, sizes
 
@@ -202,7 +183,7 @@ def _compare_runs(first: Trace, *again: Trace) -> Samples:
             expected, seen = (a.total for a in align_values((base, value)))
             if expected.shape == seen.shape:
                 size = measure_finite(expected)
-                _add_sample(samples, key, base, expected, seen, size)
+                add_sample(samples, key, base, expected, seen, size)
     return samples
 
 
@@ -241,7 +222,7 @@ def _compare_twin(
         expected, seen = (a.total for a in align_values((base, value)))
         if expected.shape == seen.shape:
             size = whole.size / whole.spread
-            _add_sample(samples, key, base, expected, seen, size)
+            add_sample(samples, key, base, expected, seen, size)
 
 
 def _widen_by_joined(
@@ -265,107 +246,10 @@ def _widen_by_joined(
         joined = find_alike(evidence, key)
         if joined is not None:
             value = evidence.reference.values[key]
-            _add_sample(more, key, value, densify(value), joined, whole.size)
+            add_sample(more, key, value, densify(value), joined, whole.size)
     both = {pool: [*samples.get(pool, ()), *found] for pool, found in more.items()}
     wider = {
         place: (max(limit[0], limits.get(place, limit)[0]), limit[1])
-        for place, limit in _limit_pools(both).items()
+        for place, limit in limit_pools(both).items()
     }
     return {**limits, **wider}
-
-
-def _add_sample(
-    samples: Samples,
-    key: TraceKey,
-    base: Value,
-    expected: Array,
-    seen: Array,
-    size: float,
-) -> None:
-    u = find_roundoff(name_value(base))
-    error = _measure_noise(seen, expected, size) + u
-    # The ratio of a state to itself says nothing of the step.
-    fit = None if key.phase in STATE else fit_ratio(seen, expected)
-    ratio = 0.0 if fit is None else fit.ratio - 1
-    samples.setdefault((key.phase, key.variable, key.call), []).append(
-        Sample(step=key.step, error=error, ratio=ratio, u=u)
-    )
-
-
-def _depends_on_order(permuted: Samples, limits: Limits) -> bool:
-    """Whether it matters to a program in which order its examples come.
-
-    Then a twin with permuted examples is no twin. That is so if it loses more than
-    half of the digits, and more than what rounding does to the other twins.
-    """
-    return any(
-        _is_moved(sample, limits[pool, None][0])
-        for pool, found in permuted.items()
-        if pool[0] in COMPUTED and (pool, None) in limits
-        for sample in found
-    )
-
-
-def _is_reduced_by_order(permuted: Samples, limits: Limits) -> bool:
-    """Whether what is reduced depends on the order, though what goes in does not.
-
-    So it is where the last slice of a row overwrites the others. In every twin and
-    step: a rounding to few digits is moved by an order too, but now and then.
-    """
-    return any(
-        all(_is_moved(sample, limits[pool, None][0]) for sample in found)
-        for pool, found in permuted.items()
-        if pool[0] in SUMMED and (pool, None) in limits
-    )
-
-
-def _list_kept_in_order(
-    evidence: Evidence, permuted: Samples, limits: Limits
-) -> set[Pool]:
-    """State that keeps examples in their order, though all that trains has none.
-
-    A queue of keys or a buffer of transitions is such: what twins in another order hold
-    of it is no rounding. In each step all of them differ, or none does: a rounding is
-    moved by an order too, but now and then.
-    """
-    shared = {info.path for info in evidence.reference.variables if info.synchronised}
-    kept: set[Pool] = set()
-    for pool, found in permuted.items():
-        phase, variable, _ = pool
-        if phase in STATE and variable in shared and (pool, None) in limits:
-            moved: dict[int, set[bool]] = {}
-            for sample in found:
-                is_moved = _is_moved(sample, limits[pool, None][0])
-                moved.setdefault(sample.step, set()).add(is_moved)
-            if {True} in moved.values() and {True, False} not in moved.values():
-                kept.add(pool)
-    return kept
-
-
-def _is_moved(sample: Sample, limit: float) -> bool:
-    return sample.error > max(math.sqrt(sample.u), limit)
-
-
-def _measure_noise(seen: Array, expected: Array, size: float) -> float:
-    """Largest error over the largest value; 0 over 0 is 0, anything else infinite."""
-    with np.errstate(invalid="ignore"):
-        error = measure_distance(seen, expected)
-    if error == 0:
-        return 0.0
-    return error / size if size > 0 and math.isfinite(error) else math.inf
-
-
-def _limit_pools(
-    samples: Mapping[Pool, Sequence[Sample]],
-) -> Limits:
-    limits: dict[tuple[Pool, int | None], tuple[float, float]] = {}
-    for pool, found in samples.items():
-        for step in (None, *sorted({sample.step for sample in found})):
-            here = [s for s in found if s.step == step]
-            if step is None:
-                here = [s for s in found if math.isfinite(s.error)] or list(found)
-            limits[pool, step] = (
-                predict_spread([s.error for s in here]),
-                predict_spread([s.ratio for s in here]),
-            )
-    return limits
