@@ -204,8 +204,10 @@ def _measure_wholes(
         if base is not None:
             total = align_values((base,))[0].total
             found[key] = Whole(size=measure_finite(total), norm=measure_norm(total))
-    cancelled = find_cancelled(reference, twins, found)
-    return {**found, **cancelled, **find_led_by_rounding(evidence, found, cancelled)}
+    with np.errstate(invalid="ignore"):  # distances of what is not finite are NaN
+        cancelled = find_cancelled(reference, twins, found)
+        led = find_led_by_rounding(evidence, found, cancelled)
+    return {**found, **cancelled, **led}
 
 
 def _compare_twin(
