@@ -6,7 +6,7 @@ from functools import partial
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.changing import Changing
-from distbench.samples.lazy import keras2, legacy, tf
+from distbench.samples.lazy import keras2, keras3, legacy, tf
 from distbench.samples.loss_scale import (
     Keras3Scaled,
     Scaled,
@@ -15,7 +15,7 @@ from distbench.samples.loss_scale import (
     make_scale,
     spoil,
 )
-from distbench.samples.optimizers import optimizer
+from distbench.samples.optimizers import keras3_optimizer, optimizer
 from distbench.samples.program import (
     BUFFERS,
     TRAINED,
@@ -88,6 +88,22 @@ class Keras3LastOverflows(Keras3Scaled):
     """Only the last replica overflows, and Keras 3 asks the first one."""
 
     spoilt = _LAST
+
+
+@fault(
+    "nonfinite",
+    "slot",
+    ("sgd/bias_0_momentum",),
+    like="keras-team/keras#20541",
+    clusters=("mirrored:2",),
+    workload="linear",
+)
+@keras3_optimizer("LossScaleOptimizer", initial_scale=256.0)
+class Keras3MomentumGoesOn:
+    """One NaN of the last replica, and all step on by gradients that are finite."""
+
+    def __init__(self, **options):
+        super().__init__(keras3.SGD(0.1, momentum=0.9), **options)  # type: ignore[call-arg]  # of the base
 
 
 @_overflow("reduced_gradient", TRAINED, replicas=(-1,))

@@ -7,15 +7,24 @@ from typing import Any
 
 import numpy as np
 from gradient_values import to_array
+from overflowing_runs import STEP as _STEP
+from overflowing_runs import change_trace
 from training_simulator import BIAS, KERNEL, observe
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
 from distbench.fed import Fed
-from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
+from distbench.trace import (
+    GRADIENTS,
+    INITIAL,
+    UPDATED,
+    WHOLE,
+    Trace,
+    TraceKey,
+    VariableInfo,
+)
 
-_STEP = 1
-"""In which the last replica overflows."""
+_SPOILT = (*GRADIENTS, *UPDATED)
 _NUMBERS = {"scale": (512.0, 256.0, 1024.0), "good": (1.0, 0.0, 2.0)}
 """Before that step, what one device makes of them, and what a replica alone does."""
 
@@ -129,6 +138,41 @@ def test_a_step_is_left_out_though_a_decay_goes_on() -> None:
     (only,) = judge(decayed).findings
     assert (only.code, only.step, only.replicas) == ("nonfinite", _STEP, (0, 1))
     assert "one device skips the step" in only.explanation
+
+
+def test_a_step_is_left_out_though_gradients_of_0_would_move_its_slots() -> None:
+    """All replicas weigh the gradient of one that overflows in part as they should."""
+    evidence = observe(replicas=2, sparse=False, steps=_STEP + 2)
+
+    def spoil(key: TraceKey, value: Any) -> Any:
+        is_first = (key.phase, key.replica) == ("local_gradient", 0)
+        if is_first or key.variable != KERNEL or key.phase not in _SPOILT:
+            return value
+        changed = np.array(to_array(value))
+        changed.ravel()[0] = np.nan
+        return changed
+
+    def stay(key: TraceKey, value: Any) -> Any:
+        if key.phase in UPDATED:
+            return evidence.reference.values[replace(key, step=_STEP - 1)]
+        return spoil(key, value) if key.phase == "local_gradient" else value
+
+    def decay(key: TraceKey, value: Any) -> Any:
+        return value * np.float32(0.9) if key.phase in UPDATED else value
+
+    nothing = change_trace(evidence.observed, decay)
+    ways = ({"kept": [0, 1], "factor": 0.0}, {"kept": [0], "factor": 1.0})
+    sums = tuple(replace(nothing, notes={**way, "narrow": ""}) for way in ways)
+    left = replace(
+        evidence,
+        reference=change_trace(evidence.reference, stay),
+        observed=change_trace(evidence.observed, spoil),
+        twins=tuple(change_trace(twin, stay) for twin in evidence.twins),
+        fed=Fed(sums=sums),
+    )
+    findings = judge(left).findings
+    assert {(found.code, found.step) for found in findings} == {("nonfinite", _STEP)}
+    assert any("one device skips the step" in f.explanation for f in findings)
 
 
 def test_a_number_that_is_half_of_what_is_due_is_no_mean() -> None:

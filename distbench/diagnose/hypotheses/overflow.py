@@ -14,6 +14,7 @@ from distbench.compare.arrays.copies import are_same
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import fit_ratio
 from distbench.compare.state.leading import is_number
+from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.clues.shown_sums import find_start
@@ -125,7 +126,7 @@ def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
         for number, case in enumerate(context.cases)
         if case.key.step == step
         and np.isfinite(case.observed).all()
-        and are_equal(case.expected, find_start(context, case))
+        and _is_left_out(context, case)
     }
     if (
         context.phase == "slot"
@@ -153,6 +154,12 @@ def explain_by_own_skip(context: Context) -> Iterator[Hypothesis]:
         predicted=gone_on,
         detail=f"one device skips the step, {skipped if alone else none}",
     )
+
+
+def _is_left_out(context: Context, case: Pair) -> bool:
+    """Whether one device leaves a value as it was, or as gradients of 0 leave it."""
+    starts = find_base(case), find_start(context, case)
+    return any(are_equal(case.expected, start) for start in starts)
 
 
 def is_applied_to_some(context: Context, step: int) -> bool:

@@ -17,6 +17,7 @@ from distbench.diagnose.clues.fit import (
     make_error,
     predict_rows,
 )
+from distbench.diagnose.hypotheses.overflow import find_overflowing
 from distbench.trace import SUMMED, WHOLE
 from distbench.trace.numbers import Array, are_equal, densify
 
@@ -72,9 +73,15 @@ def group_by_gradient(
 def pair_gradients(
     context: Context, cases: Sequence[Numbered], power: int
 ) -> list[Due]:
-    """Slots beside the gradients that they are due; none where none is known."""
+    """Slots beside the gradients that they are due; none where none is known.
+
+    Where those of some replicas overflow, what is due may have taken none of a step:
+    then any numbers of a rule fit.
+    """
     pairs = []
     for number, case in cases:
+        if find_overflowing(context, case.key.step):
+            continue
         owner = context.infos[case.key.variable].of
         gradient = context.find_due_gradient(case, owner)
         if gradient is not None and gradient.shape == case.expected.shape:
