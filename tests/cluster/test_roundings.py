@@ -24,6 +24,10 @@ def _count(kind: str) -> int:
         tf.print(tf.norm(given))  # which is made of what it returns, not the other way
         return given / 10.0
 
+    def divide_small(given):
+        is_large = tf.cast(tf.norm(given) > 1e6, tf.int32)
+        return tf.switch_case(is_large, [lambda: given / 10.0, lambda: given])
+
     def guard(total):
         norm = tf.sqrt(sum(tf.unstack(total**2)))
         return tf.where(norm < 1e6, total, tf.zeros_like(total))
@@ -34,6 +38,7 @@ def _count(kind: str) -> int:
         "by powers of two": lambda given: add_up(given * 1024.0) / 1024.0,
         "divided before": lambda given: add_up(given / 10.0) * 10.0,
         "divided in a function": lambda given: add_up(divide(given)) * 10.0,
+        "divided in a branch": lambda given: add_up(divide_small(given)) * 10.0,
         "added to": lambda given: add_up(given + 0.1),
         "joined": lambda given: add_up(tf.concat([given, -given], axis=0))[:3],
         "inverted twice": lambda given: add_up(1.0 / (1.0 / given)),
@@ -67,6 +72,7 @@ def _count(kind: str) -> int:
         ("by powers of two", 0),
         ("divided before", 4),
         ("divided in a function", 4),
+        ("divided in a branch", 4),
         ("added to", 1),
         ("joined", 0),
         ("of others", 0),

@@ -145,6 +145,13 @@ def _limit_inside(kept: Any, other: Any) -> None:
     other.assign_sub(tf.function(lambda value: tf.minimum(value, 1.0))(kept))
 
 
+def _move_in_a_branch(kept: Any, other: Any) -> None:
+    """Which no condition on what is kept chooses: the others were not seen."""
+    kept.assign(2 * other)
+    moves = [lambda: other.assign_sub(kept), lambda: other.assign_sub(2 * kept)]
+    tf.switch_case(tf.cast(other[0] > 1.0, tf.int32), moves)
+
+
 @pytest.mark.parametrize(
     ("step", "op"),
     [
@@ -156,6 +163,7 @@ def _limit_inside(kept: Any, other: Any) -> None:
         (_cut, "Cast"),
         (_branch, "If"),
         (_limit_inside, "Minimum"),
+        (_move_in_a_branch, "Case"),
     ],
 )
 def test_what_other_numbers_may_change_decides(step: Any, op: str) -> None:

@@ -26,7 +26,10 @@ def is_python(op: Any) -> bool:
 
 def list_called(op: Any) -> Iterator[Any]:
     """The graphs of the functions that an op calls itself."""
-    for name in {value.func.name for value in op.node_def.attr.values()} - {""}:
+    attributes = op.node_def.attr.values()
+    # Of `tf.switch_case` all branches are one attribute.
+    called = {f.name for value in attributes for f in (value.func, *value.list.func)}
+    for name in called - {""}:
         body = _find_body(op.graph._functions.get(name))
         if body is not None:
             yield body
