@@ -83,3 +83,32 @@ def test_a_graph_tells_how_often_a_gradient_is_rounded(
     cluster: str, kind: str, count: int
 ) -> None:
     assert set(distbench.run(_count, cluster, args=(kind,)).values()) == {count}
+
+
+def test_a_function_is_gone_through_once_for_all_that_it_gives(monkeypatch) -> None:
+    """However deep functions lie in each other, and wherever they are called."""
+    import tensorflow as tf
+
+    from distbench.worker.state.graphs import list_ops
+    from distbench.worker.taps.backwards import Backwards
+    from distbench.worker.taps.handed_on import count_roundings
+    from distbench.worker.taps.seen import Seen
+
+    clip = tf.function(lambda *given: tuple(tf.clip_by_global_norm(given, 1.0)[0]))
+    twice = tf.function(lambda *given: clip(*clip(*given)))
+    four_times = tf.function(lambda *given: twice(*twice(*given)))
+    graph = four_times.get_concrete_function(*[tf.TensorSpec([3])] * 4).graph
+    seen, gone = Seen(), []
+    seen.add_tapped(0, "local_gradient", graph.inputs)
+    list_sources = Backwards.list_sources
+
+    def count(backwards: Backwards, tensor: tf.Tensor) -> list[tf.Tensor]:
+        gone.append(tensor)
+        return list_sources(backwards, tensor)
+
+    monkeypatch.setattr(Backwards, "list_sources", count)
+    sums = {f"value/{place}": [made] for place, made in enumerate(graph.outputs)}
+    counts = count_roundings(seen, sums)
+    assert len(counts) == 4
+    assert len(set(counts.values())) == 1
+    assert len(gone) <= sum(len(op.outputs) for op in list_ops(graph))

@@ -88,10 +88,14 @@ class _Roundings:
 
     Args:
         given: What it may come of.
+        bodies: The same for what functions are given, by identity of their graphs.
     """
 
-    def __init__(self, given: Collection[Place]) -> None:
+    def __init__(
+        self, given: Collection[Place], bodies: dict[int, _Roundings] | None = None
+    ) -> None:
         self._given = given
+        self._bodies = {} if bodies is None else bodies
         self._backwards = Backwards()
         self._counts: dict[Place, int | None] = {}
 
@@ -109,7 +113,7 @@ class _Roundings:
             known = [self._counts[find_place(source)] for source in sources]
             counts = [count for count in known if count is not None]
             if counts:
-                self._counts[find_place(made)] = max(counts) + _count_own(made)
+                self._counts[find_place(made)] = max(counts) + self._count_own(made)
         return self._counts[find_place(tensor)] or 0
 
     def _list_sources(self, tensor: Any) -> list[Any]:
@@ -119,12 +123,26 @@ class _Roundings:
             return []
         return list(filter(_is_number, self._backwards.list_sources(tensor)))
 
+    def _count_own(self, tensor: Any) -> int:
+        """How often its op rounds, or the longest way through what it calls does."""
+        bodies = list(list_called(tensor.op))
+        if not bodies:
+            return _count_of_op(tensor)
+        return max(self._count_inside(body, tensor.value_index) for body in bodies)
 
-def _count_own(tensor: Any) -> int:
-    """How often its op rounds: a factor may be rounded, and the product with it is."""
+    def _count_inside(self, body: Any, place: int) -> int:
+        """The roundings on the way through a function; of a loop, in one pass."""
+        inside = self._bodies.get(id(body))
+        if inside is None:
+            given = set(map(find_place, body.inputs))
+            inside = self._bodies[id(body)] = _Roundings(given, self._bodies)
+        made = filter(_is_number, body.outputs[place:][:1])
+        return max(map(inside.count, made), default=0)
+
+
+def _count_of_op(tensor: Any) -> int:
+    """How often an op rounds: a factor may be rounded, and the product with it is."""
     op = tensor.op
-    if bodies := list(list_called(op)):
-        return max(_count_inside(body, tensor.value_index) for body in bodies)
     if op.type in _EXACT or is_communicated(tensor):
         return 0
     if op.type not in ("Mul", *_DIVIDING):
@@ -133,13 +151,6 @@ def _count_own(tensor: Any) -> int:
     known = map(tf.get_static_value, factors)
     powers = (n for n in known if n is not None and np.ndim(n) == 0)
     return 0 if any(map(is_power_of_two, map(abs, powers))) else 2
-
-
-def _count_inside(body: Any, place: int) -> int:
-    """The roundings on the longest way through a function; of a loop, in one pass."""
-    inside = _Roundings(set(map(find_place, body.inputs)))
-    made = filter(_is_number, body.outputs[place:][:1])
-    return max(map(inside.count, made), default=0)
 
 
 def _is_number(tensor: Any) -> bool:
