@@ -121,11 +121,37 @@ class MeansByHand(ByHand):
         for kept, gradient in zip(self.kept, gradients, strict=True):
             kept.assign(tf.convert_to_tensor(gradient))
         for kept, variable in zip(self.kept, self.trained(), strict=True):
-            self.update(variable, self.count() * kept.read_value())
+            self.update(variable, self.take(kept.read_value()))
+
+    def take(self, kept):
+        """What a step takes of what is kept."""
+        return self.count() * kept
 
     def count(self):
         """How often what is kept counts in the sum."""
         return count_replicas()
+
+
+@unusual()
+class MeansByGrowingRate(MeansByHand):
+    """A function takes N times what is kept, at a rate that grows up to a limit."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.steps = make_averaged("steps", ())
+        self.warm_up = tf.function(
+            lambda kept, steps: tf.minimum(1.0, (steps + 1) / 10) * kept
+        )
+
+    def variables(self):
+        return [*super().variables(), self.steps]
+
+    def take(self, kept):
+        return self.warm_up(super().take(kept), self.steps.read_value())
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.steps.assign_add(1.0)
 
 
 @unusual()

@@ -98,7 +98,33 @@ def _move_inside(kept: Any, other: Any) -> None:
     other.assign_sub(tf.function(lambda value: 3.0 * value)(kept))
 
 
-@pytest.mark.parametrize("step", [_return, _normalise, _guard, _move_inside])
+def _assign_inside(kept: Any, other: Any) -> None:
+    """In a function of another one, which are given nothing but variables."""
+    kept.assign(2 * other)
+    tf.function(lambda: tf.function(lambda: other.assign_sub(kept))())()
+
+
+def _limit_another_inside(kept: Any, other: Any) -> None:
+    """Also where the function is given the other one in the place of what is kept."""
+    kept.assign(2 * other)
+    rate = tf.function(lambda value, limited: (value, tf.minimum(limited, 1.0)))
+    half = tf.function(lambda value, more: [given / 2 for given in rate(value, more)])
+    moved, limited = half(kept, other)
+    halved, _ = rate(0.5 * kept, limited)
+    other.assign_sub(moved * limited + half(other, other)[1] + halved)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        _return,
+        _normalise,
+        _guard,
+        _move_inside,
+        _assign_inside,
+        _limit_another_inside,
+    ],
+)
 def test_what_numbers_show_decides_nothing(step: Any) -> None:
     assert _list(step) == {"kept": None}
 
@@ -145,6 +171,11 @@ def _limit_inside(kept: Any, other: Any) -> None:
     other.assign_sub(tf.function(lambda value: tf.minimum(value, 1.0))(kept))
 
 
+def _limit_what_is_moved_inside(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    other.assign_sub(tf.minimum(tf.function(lambda value: 3.0 * value)(kept), 1.0))
+
+
 def _move_in_a_branch(kept: Any, other: Any) -> None:
     """Which no condition on what is kept chooses: the others were not seen."""
     kept.assign(2 * other)
@@ -163,6 +194,7 @@ def _move_in_a_branch(kept: Any, other: Any) -> None:
         (_cut, "Cast"),
         (_branch, "If"),
         (_limit_inside, "Minimum"),
+        (_limit_what_is_moved_inside, "Minimum"),
         (_move_in_a_branch, "Case"),
     ],
 )
@@ -181,6 +213,26 @@ def test_a_whole_number_may_decide_anything() -> None:
     graph = tf.function(step).get_concrete_function().graph
     table = VariableTable(list_state([kept, other], []))
     assert list_scratch(graph, table, [])["kept"].type == "ReadVariableOp"
+
+
+def test_what_a_function_assigns_to_other_scratch_paper_is_followed() -> None:
+    kept = tf.Variable([1.0, 2.0], name="kept", trainable=False)
+    more = tf.Variable([1.0, 2.0], name="more", trainable=False)
+    other = tf.Variable([0.0, 0.0], name="other")
+
+    def step() -> None:
+        kept.assign(2 * other)
+        more.assign(other)
+        tf.function(lambda: more.assign_add(kept))()
+        other.assign_sub(tf.minimum(more, 1.0))
+
+    graph = tf.function(step).get_concrete_function().graph
+    table = VariableTable(list_state([kept, more, other], []))
+    found = list_scratch(graph, table, [])
+    assert {path: op.type for path, op in found.items()} == {
+        "kept": "Minimum",
+        "more": "Minimum",
+    }
 
 
 def test_what_is_made_of_a_sum_is_not_followed() -> None:

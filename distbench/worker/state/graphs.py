@@ -7,6 +7,8 @@ from typing import Any
 
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 """Ops of `tf.numpy_function` and `tf.py_function`."""
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+"""Ops that call one function, and do nothing else."""
 
 
 def list_ops(graph: Any) -> Iterator[Any]:
@@ -33,6 +35,21 @@ def list_called(op: Any) -> Iterator[Any]:
         body = _find_body(op.graph._functions.get(name))
         if body is not None:
             yield body
+
+
+def find_body(op: Any) -> Any:
+    """The graph of the function that an op calls, whose inputs and outputs are its own.
+
+    A gradient adds outputs to it, which are its last ones. None of what decides what to
+    call, or how often, and of what calls none.
+    """
+    body = next(list_called(op), None) if op.type in _CALLS else None
+    is_whole = (
+        body is not None
+        and len(body.inputs) == len(op.inputs)
+        and len(body.outputs) >= len(op.outputs)
+    )
+    return body if is_whole else None
 
 
 def list_inner(op: Any) -> Iterator[Any]:

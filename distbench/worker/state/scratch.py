@@ -9,19 +9,24 @@ from typing import Any
 import tensorflow as tf
 
 from distbench.trace.dtypes import find_dtype, is_floating
+from distbench.worker.state.followed import Follower
 from distbench.worker.state.graphs import list_inner
-from distbench.worker.state.handles import Handles, is_assign, is_write, list_captured
+from distbench.worker.state.handles import (
+    Handles,
+    find_outermost,
+    is_write,
+    list_captured,
+)
 from distbench.worker.state.moving import MOVING
 from distbench.worker.state.variables import VariableTable
 
 _ASSIGN = "AssignVariableOp"
-_SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike")
 _STATE = (
     "ReadVariableOp AssignVariableOp AssignAddVariableOp AssignSubVariableOp "
     "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate"
 )
 _SMOOTH = (
-    "Abs Add AddN AddV2 BatchMatMulV2 BiasAdd Cast Cholesky Cumsum Div DivNoNan Einsum "
+    "Abs Add AddN AddV2 BatchMatMulV2 BiasAdd Cholesky Cumsum Div DivNoNan Einsum "
     "EuclideanNorm L2Loss Log Log1p MatMul MatrixInverse MatrixSolve "
     "MatrixTriangularSolve Mean Mul MulNoNan Neg Pow Prod RealDiv Reciprocal Rsqrt "
     "Sqrt Square SquaredDifference Sub Sum UnsortedSegmentSum Xdivy"
@@ -67,20 +72,24 @@ def list_scratch(
     anew = {info.path: handles for info, handles in begun}
     # A whole number may be anything: an index, or what is shifted by its bits.
     counts = {i.path for i, _ in begun if not is_floating(find_dtype(i.dtype))}
-    inner = {id(handle): handle for handles in anew.values() for handle in handles}
     sums = {id(tensor) for tensor in handed}
     ends = sums | {id(tensor) for tensor in graph.outputs}
-    others = Handles(table)
-    list_changed, find_deciding = cache(_list_changed), cache(_find_deciding)
+    scratch = {id(find_outermost(h)): h for handles in anew.values() for h in handles}
+    follower, others = Follower(scratch, sums), Handles(table)
+
+    @cache
+    def goes_on(op: Any) -> bool:
+        """Whether an op, or a branch or loop that it has, changes any other state."""
+        written = (one.inputs[0] for one in (op, *list_inner(op)) if is_write(one))
+        changed = filter(None, map(others.find, written))
+        return any(info.path not in anew for info in changed)
+
     found = {}
     for path, handles in anew.items():
-        made, ops = _follow(handles, inner, sums)
-        changed = (others.find(handle) for op in ops for handle in list_changed(op))
-        if not ends.isdisjoint(map(id, made)) or any(
-            info is not None and info.path not in anew for info in changed
-        ):
-            deciding = ops if path in counts else map(find_deciding, ops)
-            found[path] = next(filter(None, deciding), None)
+        made = follower.follow_all(handles)
+        if not ends.isdisjoint(made.tensors) or any(map(goes_on, made.ops)):
+            is_deciding = _may_decide if path not in counts else bool
+            found[path] = next(filter(is_deciding, made.ops), None)
     return found
 
 
@@ -94,48 +103,12 @@ def _begins_anew(handle: Any, places: Mapping[str, int]) -> bool:
     return first is not None and first.type == _ASSIGN and first.inputs[0] is handle
 
 
-def _follow(
-    handles: Iterable[Any], scratch: Mapping[int, Any], sums: Collection[int]
-) -> tuple[list[Any], list[Any]]:
-    """What is made of variables: tensors, and the ops that take them.
+def _may_decide(op: Any) -> bool:
+    """Whether an op may do otherwise to numbers than to those that it saw.
 
-    Args:
-        handles: Of the variables.
-        scratch: Handles of what is assigned to be used in the same step, by identity.
-        sums: Identities of tensors that are followed no further.
+    Of a smooth function all that it does is known where it was seen to be right.
     """
-    made, ops = list(handles), []
-    seen = set(map(id, made))
-    for tensor in made:  # which grows
-        if id(tensor) in sums:
-            continue
-        for op in tensor.consumers():
-            assigns = is_assign(op)
-            if op.type in _SHAPES or (assigns and op.inputs[0] is tensor):
-                continue
-            ops.append(op)
-            new = op.outputs
-            if assigns:
-                new = [scratch[id(i)] for i in op.inputs[:1] if id(i) in scratch]
-            new = [one for one in new if id(one) not in seen]
-            seen.update(map(id, new))
-            made += new
-    return made, ops
-
-
-def _list_changed(op: Any) -> tuple[Any, ...]:
-    """The variables that an op changes, or functions that it calls."""
-    return tuple(o.inputs[0] for o in (op, *list_inner(op)) if is_write(o))
-
-
-def _find_deciding(op: Any) -> Any:
-    """An op, or one within it, that may do otherwise to numbers than to those it saw.
-
-    None where there is none: of a smooth function all that it does is known where it
-    was seen to be right.
-    """
-    if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
-        deciding = (_find_deciding(inner) for inner in list_inner(op) if inner.inputs)
-        return next(filter(None, deciding), None)
-    is_rounded = op.type == "Cast" and not op.outputs[0].dtype.is_floating
-    return op if is_rounded or op.type not in _TELLING else None
+    if op.type == "Cast":
+        given = op.outputs[0].dtype
+        return not given.is_floating
+    return op.type not in _TELLING
