@@ -114,6 +114,12 @@ def _limit_another_inside(kept: Any, other: Any) -> None:
     other.assign_sub(moved * limited + half(other, other)[1] + halved)
 
 
+def _transform(kept: Any, other: Any) -> None:
+    kept.assign(2 * other)
+    spectrum = tf.signal.fft(tf.cast(kept, tf.complex64))
+    other.assign_sub(tf.math.real(tf.signal.ifft(spectrum)))
+
+
 @pytest.mark.parametrize(
     "step",
     [
@@ -123,6 +129,7 @@ def _limit_another_inside(kept: Any, other: Any) -> None:
         _move_inside,
         _assign_inside,
         _limit_another_inside,
+        _transform,
     ],
 )
 def test_what_numbers_show_decides_nothing(step: Any) -> None:

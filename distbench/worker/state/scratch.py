@@ -26,10 +26,11 @@ _STATE = (
     "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate"
 )
 _SMOOTH = (
-    "Abs Add AddN AddV2 BatchMatMulV2 BiasAdd Cholesky Cumsum Div DivNoNan Einsum "
-    "EuclideanNorm L2Loss Log Log1p MatMul MatrixInverse MatrixSolve "
-    "MatrixTriangularSolve Mean Mul MulNoNan Neg Pow Prod RealDiv Reciprocal Rsqrt "
-    "Sqrt Square SquaredDifference Sub Sum UnsortedSegmentSum Xdivy"
+    "Abs Add AddN AddV2 BatchMatMulV2 BiasAdd Cholesky Complex Conj Cumsum Div "
+    "DivNoNan Einsum EuclideanNorm FFT IFFT IRFFT Imag L2Loss Log Log1p MatMul "
+    "MatrixInverse MatrixSolve MatrixTriangularSolve Mean Mul MulNoNan Neg Pow Prod "
+    "RFFT Real RealDiv Reciprocal Rsqrt Sqrt Square SquaredDifference Sub Sum "
+    "UnsortedSegmentSum Xdivy"
 )
 _EXCHANGED = "CollectiveGatherV2 CollectiveReduceV2 NcclAllReduce"
 _FINITE = (
@@ -110,5 +111,5 @@ def _may_decide(op: Any) -> bool:
     """
     if op.type == "Cast":
         given = op.outputs[0].dtype
-        return not given.is_floating
+        return not (given.is_floating or given.is_complex)
     return op.type not in _TELLING
