@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def keep(
     )
 
 
-def share(evidence: Evidence, **options: bool) -> Evidence:
+def share(evidence: Evidence, **options: Any) -> Evidence:
     """A run whose replicas keep an N-th of each sum."""
     n = evidence.observed.replicas
     return keep(evidence, (1 / n,) * evidence.observed.steps, **options)
@@ -134,3 +135,13 @@ def test_what_it_may_decide_is_undecided() -> None:
     judgement = judge(hold(share(observe(RIGHT), decided_by="loop.py:7 (Minimum)")))
     assert judgement.status is Status.UNDECIDABLE, judgement.findings
     assert "but loop.py:7 (Minimum) may treat other numbers" in judgement.message
+
+
+def test_what_decides_by_one_says_nothing_of_another() -> None:
+    """Of two that hold an N-th, the first leads to nothing that decides."""
+    limit = "loop.py:7 (Minimum)"
+    judgement = judge(share(share(observe(RIGHT)), path="limited", decided_by=limit))
+    assert judgement.status is Status.UNDECIDABLE, judgement.findings
+    assert "slot of 'kept' deviates" in judgement.message
+    assert "slot of 'limited' is another one" in judgement.message
+    assert f"but {limit} may treat other numbers" in judgement.message

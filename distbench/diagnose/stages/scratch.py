@@ -31,8 +31,8 @@ def judge_with_scratch(evidence: Evidence, judged: Sequence[Judged]) -> Chain:
 
     One device takes each step with what the replicas hold there. What is wrong and does
     not come of it, as a counter that runs twice as fast, does not speak against it.
-    Where the step limits or compares it, though, or something may look at it later, it
-    is undecided: whether that is done right other numbers might show.
+    What the step limits or compares, though, or something may look at later, is
+    undecided: whether that is done right other numbers might show.
 
     Args:
         evidence: What was observed and expected.
@@ -52,9 +52,12 @@ def judge_with_scratch(evidence: Evidence, judged: Sequence[Judged]) -> Chain:
     own = [link for link in own if link.comparison.step not in spoilt]
     rest = [j for j in judged if not _is_of(j, paths) or j.comparison.step in spoilt]
     chain = judge_chain(rest, infos, free=free)
-    if any(infos[path].decided_by for path in paths):
-        return replace(chain, undecided=_sort(*chain.undecided, *own))
-    return replace(chain, forgiven=_sort(*chain.forgiven, *own))
+    decided = [path for path in paths if infos[path].decided_by]
+    return replace(
+        chain,
+        forgiven=_sort(*chain.forgiven, *(j for j in own if not _is_of(j, decided))),
+        undecided=_sort(*chain.undecided, *(j for j in own if _is_of(j, decided))),
+    )
 
 
 def _sort(*links: Judged) -> tuple[Judged, ...]:
