@@ -175,5 +175,4 @@ def _read_averaged(evidence: Evidence, noise: Noise, found: Judgement) -> Judgem
     best = judge_best(averaged, noise)
     if best.status is Status.PASS:
         return replace(best, message="; ".join(filter(None, (best.message, AVERAGED))))
-    other = Weighed(Reading(evidence=averaged), noise).explain()
-    return other if tells_more(evidence, found, other) else found
+    return best if tells_more(evidence, found, best) else found
