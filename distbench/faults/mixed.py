@@ -23,6 +23,7 @@ from distbench.samples.mixed import (
 from distbench.samples.program import TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas, is_last
 from distbench.unusual.mixed import (
+    HalfAveragedByHand,
     HalfWholeOverflows,
     MasterCopies,
     MeanBesideSumInBfloat16,
@@ -277,6 +278,20 @@ class MasterCopiesByOwnGradients(MasterCopies):
     """The copies in float32 take each replica's own gradients."""
 
     def reduce(self, gradients):
+        return gradients
+
+
+@fault(
+    "missing-reduction",
+    "variable",
+    MIXED,
+    like="keras-team/keras#19467",
+    clusters=WIDE,
+)
+class HalfAveragedByNobody(HalfAveragedByHand):
+    """In float16, and each replica steps along N times its own share by hand."""
+
+    def average(self, gradients):
         return gradients
 
 

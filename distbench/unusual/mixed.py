@@ -195,6 +195,30 @@ class HalfSteppedByHand(SkippedByHand):
             update(variable, lambda copy, g: copy.assign_sub(0.05 * g), gradient)
 
 
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class HalfAveragedByHand(SummedByHand):
+    """Layers in float16; N times the shares are averaged and stepped along by hand."""
+
+    loss_reduction = "mean"
+
+    def make_optimizer(self):
+        return None
+
+    def compute_loss(self, batch):
+        return count_replicas() * super().compute_loss(batch)
+
+    def unscale(self, gradients):
+        return [mean / self.scale for mean in self.average(gradients)]
+
+    def average(self, gradients):
+        """Their mean over the replicas."""
+        return all_reduce("mean", gradients)
+
+    def apply(self, gradients):
+        for variable, gradient in zip(self.trained(), gradients, strict=True):
+            update(variable, lambda copy, g: copy.assign_sub(0.05 * g), gradient)
+
+
 @unusual()
 class MasterCopies(Program):
     """A model in float16 is set to copies in float32, which take the steps by hand."""

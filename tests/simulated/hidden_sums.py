@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 from evidence_changes import change_evidence
 from gradient_values import add_up, scale, to_array
-from training_simulator import TRAINED
 
 from distbench.trace import Phase, TraceKey
 
@@ -17,7 +16,7 @@ ROLES: tuple[Phase, ...] = ("slot", "variable")
 def add_narrow(gradients, order):
     """A sum in float16, of which each partial sum is rounded."""
     found = {}
-    for path in TRAINED:
+    for path in gradients[0]:
         total = to_array(gradients[order[0]][path]).astype(np.float16)
         for replica in order[1:]:
             total = total + to_array(gradients[replica][path]).astype(np.float16)

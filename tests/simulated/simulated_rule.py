@@ -79,7 +79,7 @@ class Rule:
         if self.statistic is not None:
             taken, step = self.statistic(gradients), int(state["iterations"])
             new["running"] = self.average(state["running"], taken, step)
-        new["iterations"] = state["iterations"] + 1
+        new["iterations"] = state.get("iterations", np.int64(0)) + 1
         return new
 
     def _take_slots(

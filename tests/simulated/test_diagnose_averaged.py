@@ -247,6 +247,25 @@ def test_an_average_of_n_times_the_shares_passes_however_they_are_grouped(
     assert judgement.status is Status.PASS, judgement
 
 
+@pytest.mark.parametrize(
+    ("reduce", "codes"),
+    [(average_all, []), (lambda parts, replica: parts[replica], ["missing-reduction"])],
+    ids=["averaged", "own"],
+)
+def test_an_average_that_nobody_saw_tells_what_follows(reduce, codes):
+    """The whole batch is no measure, and shares add up to the mean of the gradients."""
+    simulator = Simulator(by_statistics, times_replicas, reduce)
+    hidden = hide_sums(declare(simulator.make_evidence(), "mean"))
+    fed = {
+        "due": feed_combined(hidden, add_up, Rule(), keep),
+        "mean": feed(hidden, "mean", Rule(), keep),
+        "sums": tuple(feed(hidden, way, Rule(), keep) for way in WAYS),
+    }
+    judgement = judge(change_evidence(hidden, **fed))
+    assert [f.code for f in judgement.findings] == codes
+    assert judgement.status is (Status.FAIL if codes else Status.PASS)
+
+
 @SPLIT
 def test_an_average_of_shares_that_add_up_is_too_small(compute, options):
     simulator = Simulator(compute, reduce=average_all, **options)

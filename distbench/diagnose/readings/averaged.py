@@ -129,7 +129,9 @@ def take_shares(evidence: Evidence) -> Evidence:
     fed = replace(
         evidence.fed,
         apart=None if apart is None else _divide(apart, n, GRADIENTS),
+        due=evidence.fed.mean,  # of the gradients, which the shares add up to
         changed=None,
+        mean=None,
         sums=tuple(_count_shares(trace, n) for trace in evidence.fed.sums),
     )
     return replace(
