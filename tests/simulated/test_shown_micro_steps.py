@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +23,10 @@ from distbench.verdict import Finding, Status
 RULES = [Rule(), Rule(name="momentum")]
 PARTS = 2
 SHARDS = (4, 8, 12)
+COUNTS = ((6, 5), (5, 4), (2, 2))
+"""Of how many examples each micro-step of a replica is a mean."""
+Cut = Callable[[np.ndarray, int], list[np.ndarray]]
+"""Makes a replica's micro-steps of what it adds up."""
 
 
 def cut(value: np.ndarray) -> list[np.ndarray]:
@@ -47,15 +51,38 @@ def keep_own(kept: Sequence[int]) -> Fault:
     return Fault(reduce=reduce)
 
 
-def look(evidence: Evidence) -> Evidence:
-    """Without gradients, and with what tapes gave in each micro-step."""
+def cut_alike(value: np.ndarray, replica: int) -> list[np.ndarray]:
+    """The same, whoever has it."""
+    return cut(value)
 
-    def give(trace: Trace) -> Trace:
+
+def count(value: np.ndarray, replica: int) -> list[np.ndarray]:
+    """The micro-steps of a replica, each a mean over its own examples."""
+    total = sum(map(sum, COUNTS))
+    means = [total / PARTS / c for c in COUNTS[replica]]
+    return [np.float32(m) * part for m, part in zip(means, cut(value), strict=True)]
+
+
+def cut_counted(value: np.ndarray, replica: int) -> list[np.ndarray]:
+    """The micro-steps of which such means were added up."""
+    due = np.ones(value.shape, np.float32)
+    return [value / sum(count(due, replica)) * part for part in count(due, replica)]
+
+
+def look(evidence: Evidence, cut_own: Cut) -> Evidence:
+    """Without gradients, and with what tapes gave in each micro-step.
+
+    Args:
+        evidence: A run whose sums nobody saw.
+        cut_own: Cuts what a replica added up.
+    """
+
+    def give(trace: Trace, cut: Cut) -> Trace:
         given = {
             replace(key, phase="loss", variable=name_given(n, key.variable)): part
             for key, value in trace.select(phase="local_gradient")
             if key.variable in TRAINED
-            for n, part in enumerate(cut(value))
+            for n, part in enumerate(cut(value, key.replica))
         }
         return replace(trace, values=given)
 
@@ -64,13 +91,18 @@ def look(evidence: Evidence) -> Evidence:
         return replace(trace, values=left)
 
     inside = Inside(
-        reference=give(evidence.reference), observed=give(evidence.observed)
+        reference=give(evidence.reference, cut_alike),
+        observed=give(evidence.observed, cut_own),
     )
     return replace(evidence.change_traces(hide), inside=inside)
 
 
 def judge_looked(
-    fault: Fault, rule: Rule, ways: Mapping[str, object] = WAYS, **setup: object
+    fault: Fault,
+    rule: Rule,
+    ways: Mapping[str, object] = WAYS,
+    cut_own: Cut = cut_alike,
+    **setup: object,
 ) -> Judgement:
     def see(fault: Fault) -> Evidence:
         known = {"shards_known": False, "sparse": False, **setup}
@@ -83,7 +115,7 @@ def judge_looked(
         for way in ("mean", "thrice", "none")
         if way in ways
     )
-    return judge(look(change_evidence(see(fault), sums=sums)))
+    return judge(look(change_evidence(see(fault), sums=sums), cut_own))
 
 
 def find(fault: Fault, rule: Rule, ways: Mapping[str, object] = WAYS) -> Finding:
@@ -146,4 +178,18 @@ def test_own_means_are_told_by_gradients_where_losses_hide_them() -> None:
     wrong = Fault(local=weigh, reduce=add_locals)
     finding = judge_looked(wrong, RULES[0], shards=SHARDS).findings[0]
     assert (finding.code, finding.phase) == ("mean-of-means", "local_gradient")
+    assert finding.confidence == pytest.approx(1)
+
+
+def test_own_means_of_micro_steps_are_told_by_what_each_of_them_holds() -> None:
+    """No factor of a shard makes up for micro-steps of several lengths."""
+
+    def weigh(gradients: Gradients, replica: int, step: int) -> Gradients:
+        return {path: sum(count(value, replica)) for path, value in gradients.items()}
+
+    wrong = Fault(local=weigh, reduce=add_locals)
+    undeclared = {"loss_reduction": None, "cut_own": cut_counted}
+    (finding,) = judge_looked(wrong, RULES[0], **undeclared).findings
+    assert (finding.code, finding.phase) == ("loss-not-scaled", "local_gradient")
+    assert "in each micro-step is a mean over a part of its own" in finding.explanation
     assert finding.confidence == pytest.approx(1)
