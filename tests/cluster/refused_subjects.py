@@ -114,6 +114,11 @@ class OneNumber(Program):
         return super().data(step)[0], 3.0
 
 
+class EmptyReturned(Program):
+    def data(self, step):
+        return ()
+
+
 class NothingReturned(Program):
     def data(self, step): ...
 

@@ -39,6 +39,7 @@ REFUSED = [
         r"it to \(8, 7, 1\) here, and back in the step\.$",
     ),
     ("OneNumber", r"the shapes \['0': \(4, 1\), '1': \(\)\]\. Give each part"),
+    ("EmptyReturned", r"Received: no array\. Return the batch\.$"),
     ("NothingReturned", r"Received: .*'NoneType'\. Return the batch\.$"),
     ("PartOfNothing", r"type 'NoneType' at '2'\. Leave that part out"),
     ("YieldsBatches", r"type 'generator'\. Return one batch, that of the step"),

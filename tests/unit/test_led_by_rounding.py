@@ -82,6 +82,9 @@ def test_state_that_a_step_hardly_moves_has_the_size_of_its_largest_change() -> 
     # Of what is large already rounding is a part of it.
     assert not _find({INITIAL: 1, 0: 1 + 2 * U, 1: 1.25})
     assert not _find({INITIAL: 0, 0: 0.125, 1: 0.25})
+    # A number that stands for nothing known is gone after the first step.
+    assert not _find({INITIAL: 1e9, 0: 10, 1: 9.5})
+    assert not _find({INITIAL: 1e6, 0: 0.125, 1: 0.0625})
 
 
 def test_an_optimizer_tells_what_follows() -> None:

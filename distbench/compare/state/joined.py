@@ -59,8 +59,9 @@ def find_alike(evidence: Evidence, key: TraceKey) -> Array | None:
 
     Returns:
         What is nearest to the whole batch's of all that may be made of them. None if
-        that is not alike in half of the digits of what the step changes, or no shard
-        was run alone: what is left between them is more than rounding then.
+        that is not alike in half of the digits of what the step changes, as far as it
+        leaves that, or no shard was run alone: what is left between them is more than
+        rounding then.
     """
     whole, led = evidence.reference.get(key), collect_led(evidence, key, BITWISE)
     if whole is None or led is None:
@@ -68,5 +69,7 @@ def find_alike(evidence: Evidence, key: TraceKey) -> Array | None:
     due = densify(whole)
     ways = (*_list_counted(evidence, led), *_list_plain(evidence, led))
     nearest = min(ways, key=lambda way: measure_size(way - due))
-    left, change = measure_size(nearest - due), measure_size(due - led.before)
+    left = measure_size(nearest - due)
+    # What starts from a number that stands for nothing known loses that.
+    change = min(measure_size(due - led.before), measure_size(due))
     return nearest if left <= find_half(name_value(whole)) * change else None

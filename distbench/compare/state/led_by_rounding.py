@@ -56,16 +56,20 @@ def _list_still(
 ) -> Iterator[tuple[TraceKey, float]]:
     """State of steps that leave it nearly as it is, and its largest change."""
     summed = {key.variable for key in evidence.observed.values if key.phase in SUMMED}
+    owners = {v.path: v.of or v.path for v in evidence.reference.variables}
     changes: dict[tuple[str, str], dict[TraceKey, float]] = {}
     for key in wholes:
-        if key.phase not in STATE or key.variable in summed:
+        owner = owners.get(key.variable, key.variable)
+        if key.phase not in STATE or owner in summed:
             continue  # an optimizer's state is held against what follows from sums
         before = evidence.get_before(key.step, key.phase, key.variable)
         if before is not None:
             change = _measure_gap(evidence.reference.values[key], before)
             changes.setdefault((key.phase, key.variable), {})[key] = change
     for found in changes.values():
-        most = max(found.values())
+        # A change is a term of what is left as far as that is as large: what starts
+        # from a number that stands for nothing known loses that.
+        most = max(min(change, wholes[key].size) for key, change in found.items())
         for key, change in found.items():
             u = find_roundoff(name_value(evidence.reference.values[key]))
             if change < math.sqrt(u) * most < math.inf:
@@ -93,8 +97,8 @@ def _list_moved(
 def _compare_roundings(evidence: Evidence, cancelled: _Wholes, step: int) -> float:
     """How many times one rounding of the terms is what the replicas' sum is rounded by.
 
-    At most, of the gradients of a step; 0 where their sum is off by more than that, or
-    by nothing.
+    At most, of the gradients of a step, and no more than a few: it holds for state of
+    other variables as well. 0 where their sum is off by more than that, or by nothing.
     """
     due, times = evidence.fed.due, 0.0
     if due is None:
@@ -110,7 +114,7 @@ def _compare_roundings(evidence: Evidence, cancelled: _Wholes, step: int) -> flo
         if gap > _FEW * rounding:
             return 0.0
         if whole is not None and gap:
-            times = max(times, rounding / gap)
+            times = max(times, min(rounding / gap, _FEW))
     return times
 
 

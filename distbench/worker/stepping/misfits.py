@@ -22,6 +22,8 @@ def describe_misfit(batch: Any, arrays: Sequence[Any]) -> str:
         batch: The nest, of whose arrays the first axes are not of one length.
         arrays: Its leaves as arrays.
     """
+    if not arrays:
+        return "Received: no array. Return the batch."
     named = nest.flatten_with_joined_string_paths(batch)
     for (name, leaf), array in zip(named, arrays, strict=True):
         if array.ndim == 0 and (array.dtype.hasobject or isinstance(leaf, str | bytes)):
