@@ -24,10 +24,8 @@ from distbench.diagnose.readings.formed import find_formed
 from distbench.diagnose.readings.kept_apart import find_kept_apart
 from distbench.diagnose.readings.notes import (
     note_cut,
-    note_in_full,
     note_kept_tensors,
     note_left_out,
-    note_metrics,
     note_not_finite,
     note_packed,
     note_padded,
@@ -44,6 +42,11 @@ from distbench.diagnose.readings.overflowing import (
 )
 from distbench.diagnose.readings.owners import name_owners
 from distbench.diagnose.readings.reading import Reading
+from distbench.diagnose.readings.unjudged import (
+    note_dealt_out,
+    note_in_full,
+    note_metrics,
+)
 from distbench.diagnose.readings.weighed import Weighed
 from distbench.diagnose.readings.weighted_sums import explains_sums, read_weighted
 from distbench.diagnose.remarks.examples import count_examples
@@ -104,6 +107,7 @@ def judge(evidence: Evidence) -> Judgement:
             note_metrics(evidence, judgement.compared),
             note_shown(evidence),
             note_in_full(evidence),
+            note_dealt_out(evidence, judgement.compared),
             note_not_finite(evidence.reference),
         ]
     return replace(judgement, message="; ".join(filter(None, notes)))

@@ -13,7 +13,8 @@ from simulated_rule import Rule
 from training_simulator import observe
 
 from distbench.diagnose.judge import judge
-from distbench.diagnose.readings.notes import note_metrics, note_not_finite
+from distbench.diagnose.readings.notes import note_not_finite
+from distbench.diagnose.readings.unjudged import note_metrics
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, MetricInfo, Trace, TraceKey
 from distbench.verdict import Status
@@ -125,13 +126,13 @@ def test_a_metric_that_shows_another_number_is_told(
         )
 
     evidence = Evidence(tier="bounded", reference=make(due), observed=make(seen))
-    told = f"shows {seen:.6g}, one device {due:.6g}" in note_metrics(evidence, ())
+    words = f"shows {seen:.6g} in step 0, one device {due:.6g}"
+    told = words in note_metrics(evidence, ())
     assert told == noted
 
 
-@pytest.mark.parametrize(("seen", "noted"), [(0.5, False), (0.7, True)])
-def test_a_metric_is_held_against_the_same_step(seen: float, noted: bool) -> None:
-    """One of as many other steps was taken for it."""
+def show_numbers(seen: Mapping[int, float], due: Mapping[int, float]) -> Evidence:
+    """What a metric shows after some steps, on the cluster and on one device."""
 
     def make(numbers: Mapping[int, float]) -> Trace:
         return Trace(
@@ -146,9 +147,19 @@ def test_a_metric_is_held_against_the_same_step(seen: float, noted: bool) -> Non
             metrics=(MetricInfo(name="accuracy", state=()),),
         )
 
-    observed, reference = make({0: 0.1, 2: seen}), make({2: 0.5, 3: 0.9})
-    evidence = Evidence(tier="bounded", reference=reference, observed=observed)
+    return Evidence(tier="bounded", reference=make(due), observed=make(seen))
+
+
+@pytest.mark.parametrize(("seen", "noted"), [(0.5, False), (0.7, True)])
+def test_a_metric_is_held_against_the_same_step(seen: float, noted: bool) -> None:
+    """One of as many other steps was taken for it."""
+    evidence = show_numbers({0: 0.1, 2: seen}, {2: 0.5, 3: 0.9})
     assert bool(note_metrics(evidence, ())) is noted
+
+
+def test_a_metric_that_is_0_at_last_is_told_of_the_step_that_is_farthest_off() -> None:
+    evidence = show_numbers({0: 0.33, 1: 0.25, 2: 0.0}, {0: 0.36, 1: 0.5, 2: 0.0})
+    assert "shows 0.25 in step 1, one device 0.5" in note_metrics(evidence, ())
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,9 @@ def test_what_a_metric_shows_of_the_split_is_told_if_nobody_can_judge_it() -> No
     run = make_run(METRIC, add_root)
     judgement = judge(show(run, {"roots": divide}))
     assert judgement.status is Status.PASS
-    words = r"the metric 'roots' shows [\d.]+, one device [\d.]+: .*was not judged"
+    words = (
+        r"the metric 'roots' shows [\d.]+ in step \d, one device [\d.]+: .*not judged"
+    )
     assert re.search(words, judgement.message)
     judged = judge(show(make_run(METRIC, meter), {"loss": divide}))
     assert "was not judged" not in judged.message
@@ -312,14 +314,18 @@ def test_a_multiple_that_may_be_chance_is_a_note(
 
 def test_what_a_metric_shows_is_told_of_no_rounding_and_no_nan() -> None:
     run = make_run(METRIC, add_root)
+    cancelled = show(run, {"shown": lambda state: F(1)})
 
-    def cancel(state: State) -> Any:
+    def cancel(trace: Trace) -> Trace:
         """0 in the last step, but for rounding, and 1 before it."""
-        is_last = state["count"] >= 3
-        return F(1e-9 * state["total"]) if is_last else F(1)
+        key = TraceKey(step=2, phase="loss", variable="shown")
+        left = np.float32(1e-9 * (2 if trace is cancelled.observed else 1))
+        return replace(trace, values={**trace.values, key: left})
 
-    for make in (cancel, lambda state: F(np.nan)):
-        assert "was not judged" not in judge(show(run, {"roots": make})).message
+    evidence = cancelled.change_traces(cancel)
+    assert "was not judged" not in judge(evidence).message
+    nothing = show(run, {"roots": lambda state: F(np.nan)})
+    assert "was not judged" not in judge(nothing).message
 
 
 WORST = {"worst": F(0)}

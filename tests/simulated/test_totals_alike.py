@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from own_state import (
+    METRIC,
     STEPS,
     VECTOR,
     F,
@@ -16,6 +17,7 @@ from own_state import (
     average,
     list_totals,
     make_run,
+    meter_shares,
     spread,
 )
 
@@ -107,3 +109,19 @@ def test_a_count_that_each_replica_moves_on_in_full_is_noted(
     assert judgement.status is Status.PASS, judgement
     assert ("'kept' is read as the sum of its copies" in judgement.message) is noted
     assert ("N = 3 times" in judgement.message) is noted
+
+
+def add_quotient(state: State, losses: np.ndarray, place: Place) -> State:
+    """A number that is no mean of the examples, and how often; later ones are 0."""
+    made = np.sqrt(losses.sum(dtype=F)) if place.step == 0 else F(0)
+    return {"total": state["total"] + made, "count": state["count"] + F(1)}
+
+
+@pytest.mark.parametrize("adds_up", [True, False])
+def test_what_a_sum_of_copies_holds_of_the_split_is_noted(adds_up: bool) -> None:
+    judgement = judge(make_run(METRIC, add_quotient, adds_up=adds_up))
+    assert judgement.status is Status.PASS, judgement
+    words = "copies of 'total' gain in step 0 is neither added up nor on average"
+    assert (words in judgement.message) is adds_up
+    judged = judge(make_run(METRIC, meter_shares))
+    assert "dealt out" not in judged.message

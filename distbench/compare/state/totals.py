@@ -124,25 +124,6 @@ def list_given_alike(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, st
             yield changes.key.step, changes.info.path
 
 
-def list_in_full(evidence: Evidence) -> tuple[str, ...]:
-    """Variables read as the sum of their copies, each of which gains all of the gain.
-
-    A count that every replica of N moves on by one is read as N times what one device
-    counts. What divides by such a count is right nevertheless, as in a metric, so that
-    what metrics show is left to them.
-    """
-    shown = evidence.observed.metric_paths
-    found: dict[str, bool] = {}
-    for changes in list_changes(evidence):
-        gain, n = changes.whole.change, len(changes.replicas)
-        if not changes.info.adds_up or changes.info.path in shown or n < 2:
-            continue
-        if np.any(gain):
-            is_full = all(are_equal(copy.change, gain) for copy in changes.replicas)
-            found[changes.info.path] = found.get(changes.info.path, True) and is_full
-    return tuple(path for path, is_full in found.items() if is_full)
-
-
 def _list_without_way(evidence: Evidence, noise: Noise) -> Iterator[Changes]:
     """State that is read as the sum of its copies, of which shards do not tell."""
     for changes in list_changes(evidence):

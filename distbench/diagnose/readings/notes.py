@@ -12,7 +12,6 @@ from typing import cast
 import numpy as np
 
 from distbench.compare.comparison import Comparison
-from distbench.compare.state.totals import list_in_full
 from distbench.compare.vacuity import find_uncompared
 from distbench.details import Compared
 from distbench.diagnose.names import name_steps, tell_more
@@ -20,12 +19,9 @@ from distbench.diagnose.readings.reading import Reading
 from distbench.evidence import Evidence
 from distbench.spelling import spell, spell_given
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
-from distbench.trace.numbers import densify, measure_errors, measure_finite
+from distbench.trace.numbers import densify
 from distbench.trace.packed import PACKED
 from distbench.trace.reshaped import RESHAPED
-
-_TOLD = 1e-4
-"""What a metric shows is told if it differs by more: rounding leaves less."""
 
 
 def note_sizes(reference: Trace) -> str:
@@ -116,58 +112,6 @@ def note_left_out(reference: Trace) -> str:
     )
 
 
-def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
-    """Names metrics that show something else than on one device and were not judged.
-
-    Args:
-        evidence: What was seen.
-        compared: What was held against what.
-    """
-    if evidence.tier == "exact":
-        return ""  # there metrics start from 0 in each step
-    judged = {pair.variable for pair in compared if pair.relation == "result"}
-    told = []
-    for metric in evidence.observed.metrics:
-        if metric.name in judged:
-            continue
-        shown, due = (
-            list_shown(trace, metric.name)
-            for trace in (evidence.observed, evidence.reference)
-        )
-        last = max(shown.keys() & due.keys(), default=None)
-        if last is None:
-            continue
-        error = measure_errors(np.array(shown[last]), np.array(due[last]))
-        # What cancels at last, as a correlation does, may have been larger.
-        if error > _TOLD * measure_finite(np.array([*due.values()])):
-            told.append(
-                f"'{metric.name}' shows {shown[last]:.6g}, one device {due[last]:.6g}"
-            )
-    if not told:
-        return ""
-    more = tell_more(told)
-    return (
-        f"note: the metric {told[0]}{more}: what it is made of depends on how the "
-        "examples are dealt out, so it was not judged"
-    )
-
-
-def list_shown(trace: Trace, name: str) -> dict[int, float]:
-    """What goes by a name beside the loss, as a metric, after each step: one number.
-
-    After some steps nothing may be shown, as where several are executed as one.
-    """
-    found = {
-        step: trace.get(TraceKey(step=step, phase="loss", variable=name))
-        for step in range(trace.steps)
-    }
-    return {
-        step: float(densify(value))
-        for step, value in found.items()
-        if value is not None and value.shape == ()
-    }
-
-
 def note_rows(reference: Trace, paths: Sequence[str]) -> str:
     """Names a variable whose rule minds how the rows of a sparse gradient come.
 
@@ -195,20 +139,6 @@ def note_rows(reference: Trace, paths: Sequence[str]) -> str:
     return (
         f"note: the rule of '{paths[0]}' gives another result if the repeated rows "
         "of a sparse gradient are added up before; add them up in the rule itself"
-    )
-
-
-def note_in_full(evidence: Evidence) -> str:
-    """Names a variable that is read as N times what one device has."""
-    found = list_in_full(evidence)
-    if not found:
-        return ""
-    n = evidence.observed.replicas
-    return (
-        f"note: '{found[0]}'{tell_more(found)} is read as the sum of its copies, and "
-        f"each replica adds all that one device does, so that it reads N = {n} times "
-        "as much; where nothing divides that out, let each add a share, or give it "
-        "the aggregation ONLY_FIRST_REPLICA"
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.diagnose.names import tell_more
-from distbench.diagnose.readings.notes import list_shown
+from distbench.diagnose.readings.unjudged import list_shown
 from distbench.evidence import Evidence
 from distbench.trace import SHOWN
 from distbench.trace.numbers import measure_errors, measure_finite

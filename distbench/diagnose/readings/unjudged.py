@@ -1,0 +1,113 @@
+"""What a run's notes say of state of the replicas' own, and of what metrics show of it.
+
+Each note is one sentence, or `""` where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from distbench.compare.state.read_as_sums import find_dealt_out, list_in_full
+from distbench.details import Compared
+from distbench.diagnose.names import tell_more
+from distbench.evidence import Evidence
+from distbench.trace import Trace, TraceKey
+from distbench.trace.numbers import densify, measure_errors, measure_finite
+
+_TOLD = 1e-4
+"""What a metric shows is told if it differs by more: rounding leaves less."""
+
+
+def note_metrics(evidence: Evidence, compared: Sequence[Compared]) -> str:
+    """Names metrics that show something else than on one device and were not judged.
+
+    Args:
+        evidence: What was seen.
+        compared: What was held against what.
+    """
+    if evidence.tier == "exact":
+        return ""  # there metrics start from 0 in each step
+    judged = {(c.variable, c.step) for c in compared if c.relation == "result"}
+    told = []
+    for metric in evidence.observed.metrics:
+        shown, due = (
+            list_shown(trace, metric.name)
+            for trace in (evidence.observed, evidence.reference)
+        )
+        steps = sorted(
+            step
+            for step in shown.keys() & due.keys()
+            if (metric.name, step) not in judged
+        )
+        errors = measure_errors(
+            np.array([shown[step] for step in steps]),
+            np.array([due[step] for step in steps]),
+        )
+        # Any step tells: in one both may be 0. Where all cancels in one, as in a
+        # correlation, others tell how large it may be.
+        size = measure_finite(np.array([*due.values()]))
+        if np.max(errors, initial=0.0) > _TOLD * size:
+            worst = steps[int(np.argmax(errors))]
+            told.append(
+                f"'{metric.name}' shows {shown[worst]:.6g} in step {worst}, one device "
+                f"{due[worst]:.6g}"
+            )
+    if not told:
+        return ""
+    more = tell_more(told)
+    return (
+        f"note: the metric {told[0]}{more}: what it is made of depends on how the "
+        "examples are dealt out, so it was not judged"
+    )
+
+
+def list_shown(trace: Trace, name: str) -> dict[int, float]:
+    """What goes by a name beside the loss, as a metric, after each step: one number.
+
+    After some steps nothing may be shown, as where several are executed as one.
+    """
+    found = {
+        step: trace.get(TraceKey(step=step, phase="loss", variable=name))
+        for step in range(trace.steps)
+    }
+    return {
+        step: float(densify(value))
+        for step, value in found.items()
+        if value is not None and value.shape == ()
+    }
+
+
+def note_in_full(evidence: Evidence) -> str:
+    """Names a variable that is read as N times what one device has."""
+    found = list_in_full(evidence)
+    if not found:
+        return ""
+    n = evidence.observed.replicas
+    return (
+        f"note: '{found[0]}'{tell_more(found)} is read as the sum of its copies, and "
+        f"each replica adds all that one device does, so that it reads N = {n} times "
+        "as much; where nothing divides that out, let each add a share, or give it "
+        "the aggregation ONLY_FIRST_REPLICA"
+    )
+
+
+def note_dealt_out(evidence: Evidence, compared: Sequence[Compared]) -> str:
+    """Names a variable that is read as a sum, and of which shards do not tell the sum.
+
+    Args:
+        evidence: What was seen.
+        compared: What was held against what.
+    """
+    if evidence.tier == "exact":
+        return ""  # what copies start a step from is not their own there
+    found = find_dealt_out(evidence, {(c.variable, c.step) for c in compared})
+    if found is None:
+        return ""
+    path, step = found
+    return (
+        f"note: what the replicas' copies of '{path}' gain in step {step} is neither "
+        "added up nor on average what one device adds: what it is made of depends on "
+        "how the examples are dealt out, so it was not judged"
+    )
