@@ -71,6 +71,20 @@ class PenaltyOnFirstReplicaAlone(PenalisedProgram):
 @fault(
     "regularizer-not-scaled",
     "local_gradient",
+    _WHERE,
+    like="keras-team/keras#20609",
+    clusters=WIDE,
+)
+class PenaltyDividedTwice(PenalisedProgram):
+    """Each replica's share of the penalty is divided by N once more."""
+
+    def share_penalty(self, penalty):
+        return penalty / count_replicas() ** 2
+
+
+@fault(
+    "regularizer-not-scaled",
+    "local_gradient",
     (SECOND, BIAS),
     like="tensorflow/models#6195",
 )

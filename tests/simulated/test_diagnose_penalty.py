@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from training_simulator import KERNEL, TRAINED, Fault, Setup, Simulation
 
 from distbench.diagnose.judge import judge
+from distbench.evidence import Evidence
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["shards-known", "program"])
@@ -39,3 +42,39 @@ def test_a_penalty_of_another_weight_is_told_of_a_single_replica(times: float) -
     (finding,) = judge(evidence).findings
     assert (finding.code, finding.variables) == ("regularizer-not-scaled", (KERNEL,))
     assert "num_replicas_in_sync" not in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("part", "words", "advice"),
+    [
+        (1.0, "counts 2 times in place of once", "by num_replicas_in_sync"),
+        (1 / 4, "counts 0.5 times in place of once", "no more than once"),
+        (0.0, "is left out", "no more than once"),
+    ],
+)
+def test_how_often_a_penalty_counts_is_told_by_what_shards_alone_have(
+    part: float, words: str, advice: str
+) -> None:
+    """In a sum, which is all that is held against one device's here."""
+    setup = Setup(penalty=0.25, loss_reduction="sum")
+    evidence = Simulation(setup).observe(Fault(penalty=lambda r, s: part))
+    (finding,) = judge(let_shards_have_all(evidence, setup)).findings
+    assert finding.code == "regularizer-not-scaled"
+    assert words in finding.explanation
+    assert advice in finding.explanation
+
+
+def let_shards_have_all(evidence: Evidence, setup: Setup) -> Evidence:
+    """The same of a program's own loop: each shard alone has the penalty in full."""
+    values = dict(evidence.reference.values)
+    for key in [k for k in values if k.replica >= 0 and k.variable == KERNEL]:
+        if key.phase == "local_gradient":
+            theta = evidence.get_before(key.step, "variable", KERNEL)
+            rest = (1 - 1 / setup.replicas) * setup.penalty * np.asarray(theta)
+            values[key] = np.asarray(values[key] + rest, np.float32)
+    return replace(
+        evidence,
+        penalty=None,
+        reference=replace(evidence.reference, values=values),
+        measure=replace(evidence.measure, shards_known=False),
+    )

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.pull import Pull, apply_pull, fit_pull
+from distbench.compare.arrays.ratio import SAME
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
-from distbench.trace import WHOLE, TraceKey
-from distbench.trace.numbers import Array, densify
+from distbench.trace import GRADIENTS, WHOLE, TraceKey
+from distbench.trace.numbers import Array, densify, measure_size
 
 _ENOUGH = 6
 """Numbers that are more than what is fitted to them."""
+_ONCE = (
+    "Divide the penalty no more than once: what replicas have of it has to add up to "
+    "the whole, and where gradients are averaged after that each needs all of it."
+)
+"""What to do about a penalty of which there is too little."""
 
 
 def explain_by_penalty(context: Context) -> Iterator[Hypothesis]:
@@ -41,6 +49,7 @@ def explain_by_penalty(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail=text,
             ratio=n * part,
+            advice=_ONCE if part * n < 1 < n else "",
         )
     yield from _explain_by_decay(context)
 
@@ -56,6 +65,7 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
     }
     predicted = {}
     known: dict[int, Pull] = {}
+    times: list[float | None] = []
     # A penalty of few numbers is told by what it is on the largest variable.
     for number in sorted(thetas, key=lambda n: -context.cases[n].observed.size):
         case, theta = context.cases[number], thetas[number]
@@ -67,13 +77,60 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
         if _has_one_sign(pull):
             known.setdefault(case.key.step, pull)
             predicted[number] = case.expected + apply_pull(pull, theta)
+            if case.observed.size >= _ENOUGH:
+                times.append(_find_times(context, case, pull))
     if predicted:
+        much = {_is_too_much(context, pull) for pull in known.values()}
         yield Hypothesis(
             code="regularizer-not-scaled",
             predicted=predicted,
-            detail="what is too much or too little is the gradient of a penalty on the "
-            "variable",
+            detail=_tell_amount(much, times),
+            advice=_ONCE if much == {False} and context.replicas > 1 else "",
         )
+
+
+def _is_too_much(context: Context, pull: Pull) -> bool | None:
+    """Whether there is too much of a penalty; None where no gradient tells it."""
+    return max(pull, key=abs) > 0 if context.phase in GRADIENTS else None
+
+
+def _find_times(context: Context, case: Pair, pull: Pull) -> float | None:
+    """How often all of a penalty counts in a sum, if shards tell how much that is.
+
+    Each shard alone has the whole, so that together they have it N - 1 times too much.
+    """
+    key = replace(case.key, phase="local_gradient", replica=WHOLE)
+    reference = context.evidence.reference
+    whole, shards = reference.get(key), reference.get_replicas(key)
+    theta = context.evidence.get_before(key.step, "variable", key.variable)
+    if case.key.replica != WHOLE or whole is None or len(shards) < 2 or theta is None:
+        return None
+    excess = np.sum([densify(shard) for shard in shards], axis=0) - densify(whole)
+    due = fit_pull(densify(theta), excess)
+    if due is None or not any(due):
+        return None
+    left = measure_size(excess - apply_pull(due, densify(theta)))
+    if left > SAME * measure_size(excess):
+        return None
+    main = max((0, 1), key=lambda i: abs(due[i]))
+    return 1 + (len(shards) - 1) * pull[main] / due[main]
+
+
+def _tell_amount(much: Collection[bool | None], times: Sequence[float | None]) -> str:
+    """How much there is of a penalty.
+
+    Args:
+        much: Whether it is too much.
+        times: How often it counts, of each value that is wrong.
+    """
+    known = [t for t in times if t is not None]
+    if len(known) == len(times) and known and np.ptp(known) <= SAME:
+        if abs(known[0]) <= SAME:
+            return "a penalty on the variable is left out"
+        return f"a penalty on the variable counts {known[0]:.4g} times in place of once"
+    ways = {True: "too much", False: "too little", None: "too much or too little"}
+    what = ways[next(iter(much)) if len(much) == 1 else None]
+    return f"what is {what} is the gradient of a penalty on the variable"
 
 
 def find_theta(context: Context, case: Pair) -> Array | None:
