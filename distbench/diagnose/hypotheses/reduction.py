@@ -36,7 +36,8 @@ CHANGED_ONCE = (
     "Sum by all_reduce, change that sum as one device does (clip it), and have nothing "
     "add it up again: switch the optimizer's own sum off, or, where that cannot be, as "
     "in Keras 3, divide by the replicas what it is handed. Without the all_reduce each "
-    "replica would change its own gradient."
+    "replica would change its own gradient. If there is one sum alone, drop the factor "
+    "N behind it."
 )
 """What to do about a sum that something is made of, if that is added up again."""
 
