@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from distbench.compare.arrays.ratio import are_same_factors
+import numpy as np
+
+from distbench.compare.arrays.ratio import SAME, are_same_factors
 from distbench.compare.comparison import Judged
 from distbench.compare.nature.averaged_losses import averages_losses
 from distbench.diagnose.causes.chosen import explain_cases
@@ -31,6 +33,7 @@ from distbench.diagnose.stages.passed_on import list_passed_on
 from distbench.diagnose.stages.reporting import make_context, report_causes
 from distbench.evidence import Evidence
 from distbench.trace import Phase
+from distbench.trace.numbers import Array, densify, measure_norm
 from distbench.verdict import Finding
 
 _SCALING = ("loss-not-scaled", "loss-scaled-twice", "mean-of-means")
@@ -259,9 +262,33 @@ def _place_scale(cause: Explained, context: Context) -> Explained:
             return _raise_cause(cause)
     words = (
         "the losses that are told are right, but the gradients are such as where "
-        f"{cause.detail}, or as of gradients that are divided by their own norm"
+        f"{cause.detail}"
     )
+    if _are_of_one_length(context, cause):
+        words += ", or as of gradients that are divided by their own norm"
     return replace(cause, detail=words)
+
+
+def _are_of_one_length(context: Context, cause: Explained) -> bool:
+    """Whether gradients are as long on all replicas, together or each by itself.
+
+    Those that are divided by their own norm are, whatever examples they are of.
+    """
+    found: dict[tuple[int, int], dict[str, list[float]]] = {}
+    for case in cause.cases:
+        key = case.key
+        seen = context.evidence.observed.get_replicas(key)
+        norms = [measure_norm(densify(value)) for value in seen]
+        found.setdefault((key.step, key.call), {})[key.variable] = norms
+
+    def are_alike(lengths: Array) -> bool:
+        return bool(np.all(np.ptp(lengths, axis=1) <= SAME * lengths.max(axis=1)))
+
+    tables = [np.array([*norms.values()]) for norms in found.values()]
+    return all(
+        are_alike(table) or are_alike(np.hypot.reduce(table, axis=0)[None])
+        for table in tables
+    )
 
 
 def _would_show(chain: Chain, phase: Phase, losses: Sequence[Judged]) -> bool:
