@@ -18,6 +18,7 @@ from training_simulator import (
 )
 
 from distbench.diagnose.judge import judge
+from distbench.trace import WHOLE, TraceKey
 
 
 def add_like_adasum(locals_, step):
@@ -40,6 +41,16 @@ def test_numbers_that_scale_each_replicas_gradient_are_told(sparse):
     assert finding.code == "nonlinear-before-reduction"
     assert set(finding.variables) == set(TRAINED)
     assert "by a number that differs by variable or step" in finding.explanation
+
+
+def test_the_numbers_of_a_finding_are_of_the_variable_that_it_names():
+    evidence = observe(Fault(reduce=add_like_adasum), steps=3, sparse=False)
+    finding = judge(evidence).findings[0]
+    key = TraceKey(step=0, phase="reduced_gradient", variable=finding.variable)
+    seen = np.float64(evidence.observed.values[key.at(0)])
+    due = np.float64(evidence.reference.values[key.at(WHOLE)])
+    assert finding.error == pytest.approx(np.max(np.abs(seen - due)))
+    assert finding.ratio == pytest.approx(np.vdot(seen, due) / np.vdot(due, due))
 
 
 def scale_by_own_norm(locals_, step):

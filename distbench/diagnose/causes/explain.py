@@ -96,6 +96,13 @@ def make_finding(
     if shown:
         comparisons = [link.comparison for link in shown]
         begun = [link.pair for link in shown if link.pair is not None]
+
+    # What is named has to have the numbers: another variable may be off otherwise.
+    def is_named(path: str) -> bool:
+        return names[0] in (path, infos[path].owner if path in infos else path)
+
+    begun = [c for c in begun if is_named(c.key.variable)] or begun
+    comparisons = [c for c in comparisons if is_named(c.variable)] or comparisons
     ratio = explained.ratio
     if ratio is None:
         fit = fit_cases(begun)
