@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import SHARD
+from distbench.compare.nature.given import exchanges
 from distbench.compare.nature.lost import measure_lost
-from distbench.diagnose.causes.exchange import exchanges, is_joined
+from distbench.diagnose.causes.exchange import is_joined
 from distbench.diagnose.causes.explain import is_vague
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.judgement import Judgement

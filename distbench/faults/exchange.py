@@ -10,6 +10,7 @@ from distbench.samples.program import (
     OUTPUTS,
     SECOND,
     TABLE,
+    TRAINED,
     OwnMeans,
 )
 from distbench.samples.replicas import all_reduce, count_replicas, gather
@@ -113,6 +114,24 @@ class SummedByMergeCall(StatisticsOfAll):
             return [add("SUM", part, destinations=part) for part in parts]
 
         return tf.distribute.get_replica_context().merge_call(reduce, args=parts)
+
+
+@fault(
+    "unexplained",
+    "local_gradient",
+    TRAINED,
+    like="huggingface/accelerate#1154",
+    clusters=ALIKE,
+)
+class KeysOfOthersAreConstants(NegativesOfAll):
+    """Of the gathered wrong answers, only the own ones have a gradient."""
+
+    def collect(self, keys):
+        found = super().collect(keys)
+        place, size = tf.range(tf.shape(found)[0]), tf.shape(keys)[0]
+        first = self.find_first(size)
+        is_own = tf.logical_and(place >= first, place < first + size)
+        return tf.where(is_own[:, tf.newaxis], found, tf.stop_gradient(found))
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891", clusters=ALIKE)

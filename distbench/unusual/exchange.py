@@ -146,10 +146,14 @@ class NegativesOfAll(Program):
         words, features, _ = batch
         queries = self.predict(batch)
         keys = self.predict((words, 0.8 * features))
-        scores = queries @ tf.transpose(gather(keys))
+        scores = queries @ tf.transpose(self.collect(keys))
         size = tf.shape(queries)[0]
         answers = tf.range(size) + self.find_first(size)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(answers, scores)
+
+    def collect(self, keys):
+        """Those of all replicas, from each one's own."""
+        return gather(keys)
 
     def find_first(self, size):
         """The place of the replica's first example among those of all."""

@@ -16,36 +16,13 @@ from grouped_losses import (
     with_constant_pull,
 )
 from grouped_training import Simulator
-from inside_runs import ROWS, Program
+from inside_runs import Program, look
 
 from distbench.compare.inside.intermediates import losses_add_up
 from distbench.compare.nature.doubled import adds_up_beside_common, take_gradients
 from distbench.diagnose.judge import judge
-from distbench.evidence import Inside
 from distbench.trace import WHOLE
 from distbench.verdict import Status
-
-
-def look(*, of_all: bool, has_common: bool = False) -> Inside:
-    """What is seen of a loss that is a sum over examples, or one of the own largest.
-
-    Args:
-        of_all: Whether it is the sum.
-        has_common: Whether there is another one that all replicas have alike.
-    """
-    program = Program()
-    program.give()
-    program.compute("squares", "Square", ["rows"], np.square)
-    kept = ["squares"]
-    if not of_all:
-        kept.append(program.compute("most", "Max", ["squares"], np.max))
-
-    def reduce(squares: np.ndarray, most: float = 1.0) -> np.ndarray:
-        return np.sum(squares) / most / np.float32(len(ROWS))
-
-    program.compute("loss", "Sum", kept, reduce)
-    program.read("common", 2.0, 2.0)
-    return program.end("loss", *["common"] * has_common)
 
 
 def of_own_count(batch: Batch, theta: Batch) -> tuple[float, Batch]:

@@ -10,6 +10,7 @@ from evidence_changes import change_evidence
 from exchanging import Exchanging, note
 from grouped_losses import Batch, Compute, by_statistics
 from grouped_training import Simulator
+from inside_runs import look
 
 from distbench.compare.arrays.measure import Margin
 from distbench.compare.arrays.pair import GLOBAL, Pair
@@ -78,6 +79,24 @@ def test_right_losses_with_wrong_gradients_tell_what_the_tape_lost() -> None:
     assert finding.explanation.endswith("behind stop_gradient does not.")
     other = judge(note(Exchanging(scale=1.3).make_evidence(), "features"))
     assert "constant to its tape" not in other.findings[0].explanation
+
+
+def test_what_the_tape_lost_is_not_taken_for_changed_before_the_sum() -> None:
+    """A shard that is given what others compute has the gradients that are left."""
+    evidence = note(Exchanging(bent=slice(2, 11)).make_evidence(), "features")
+    observed, reference = evidence.observed, evidence.reference
+    given = {k: v for k, v in observed.values.items() if k.phase in COMPUTED}
+    trace = replace(reference, values=given)
+    probes = {"exchanged": trace, "exchanged-regrouped": trace}
+    seen = replace(
+        evidence, probes={**evidence.probes, **probes}, inside=look(of_all=True)
+    )
+    (finding,) = judge(seen).findings
+    assert (finding.code, finding.phase) == ("unexplained", "local_gradient")
+    assert "constant to its tape" in finding.explanation
+    # Counts over all are constants on one device as well.
+    (finding,) = judge(note(seen, "data")).findings
+    assert finding.code == "nonlinear-before-reduction"
 
 
 def test_the_loss_that_is_returned_may_be_another_than_the_one_that_trains() -> None:

@@ -155,3 +155,25 @@ def add_up(parts: Sequence[Any]) -> list[Any]:
 def share(values: Any) -> Any:
     """A replica's part of the mean over all examples."""
     return np.sum(values) / np.float32(len(ROWS))
+
+
+def look(*, of_all: bool, has_common: bool = False) -> Inside:
+    """What is seen of a loss that is a sum over examples, or one of the own largest.
+
+    Args:
+        of_all: Whether it is the sum.
+        has_common: Whether there is another one that all replicas have alike.
+    """
+    program = Program()
+    program.give()
+    program.compute("squares", "Square", ["rows"], np.square)
+    kept = ["squares"]
+    if not of_all:
+        kept.append(program.compute("most", "Max", ["squares"], np.max))
+
+    def reduce(squares: np.ndarray, most: float = 1.0) -> np.ndarray:
+        return np.sum(squares) / most / np.float32(len(ROWS))
+
+    program.compute("loss", "Sum", kept, reduce)
+    program.read("common", 2.0, 2.0)
+    return program.end("loss", *["common"] * has_common)

@@ -1,4 +1,4 @@
-"""Shards that are given what the global batch exchanges: do they make up its value?"""
+"""What replicas exchange before the gradient, and shards that are given it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from distbench.compare.arrays.noise import Noise
 from distbench.compare.nature.grouping import find_nature
 from distbench.evidence import Evidence
 from distbench.trace import COMPUTED, WHOLE, Values
+
+
+def exchanges(evidence: Evidence, kind: str) -> bool:
+    """Whether the replicas' losses hold `data` or `features` of each other.
+
+    Args:
+        evidence: What was observed.
+        kind: See `distbench.worker.taps.exchange.Exchange`.
+    """
+    return evidence.observed.notes.get("exchange") == kind
 
 
 def makes_whole_exchanged(evidence: Evidence, noise: Noise) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from distbench.compare.arrays.measure import Margin
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.pair import GLOBAL, Pair
+from distbench.compare.nature.given import exchanges
 from distbench.compare.state.joined import list_ways
 from distbench.compare.state.leading import is_trained
 from distbench.compare.state.led_shards import Led, collect_led, is_read_first
@@ -118,9 +119,8 @@ def _list_taken(evidence: Evidence) -> set[str]:
 
 def _list_exchanged(evidence: Evidence, what: str) -> set[str]:
     """State that takes what the losses take of all, where that is of some kind."""
-    notes = evidence.observed.notes
-    is_it = notes.get("exchange") == what
-    return set(cast(Sequence[str], notes.get("shared_state", ()))) if is_it else set()
+    shared = evidence.observed.notes.get("shared_state", ())
+    return set(cast(Sequence[str], shared)) if exchanges(evidence, what) else set()
 
 
 def _is_mean(evidence: Evidence, led: Led) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from distbench.compare.arrays.noise import Noise
-from distbench.compare.nature.given import makes_whole_exchanged
+from distbench.compare.nature.given import exchanges, makes_whole_exchanged
 from distbench.compare.nature.grouping import Nature, find_nature
 from distbench.compare.nature.met import goes_on_from_gradients
 from distbench.diagnose.causes.explain import Explained, is_vague
@@ -38,16 +38,6 @@ UPDATED_BETWEEN = (
     "judged, only what follows from them"
 )
 """What is known where a shard alone is updated otherwise than all together."""
-
-
-def exchanges(evidence: Evidence, kind: str) -> bool:
-    """Whether the replicas' losses hold `data` or `features` of each other.
-
-    Args:
-        evidence: What was observed.
-        kind: See `distbench.worker.taps.exchange.Exchange`.
-    """
-    return evidence.observed.notes.get("exchange") == kind
 
 
 def follows_updates(evidence: Evidence) -> bool:

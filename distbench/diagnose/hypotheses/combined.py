@@ -12,7 +12,7 @@ from distbench.compare.arrays.ratio import SAME
 from distbench.compare.inside.given import gradients_add_up
 from distbench.compare.inside.intermediates import has_common_loss, losses_add_up
 from distbench.compare.nature.doubled import adds_up_beside_common, take_gradients
-from distbench.compare.nature.given import give_exchanged
+from distbench.compare.nature.given import exchanges, give_exchanged
 from distbench.diagnose.clues.context import Context, find_shards
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.clues.own_shard import describe_alone
@@ -36,11 +36,12 @@ def explain_by_own_combination(context: Context) -> Iterator[Hypothesis]:
     step = min(case.key.step for case in context.cases)
     if not losses_add_up(inside, step):
         return
-    own = next(filter(describe_alone, _list_alone(context)), None)
+    are_given = gradients_add_up(inside, step)
+    own = next(filter(describe_alone, _list_alone(context, are_given)), None)
     if own is None or _is_linear(own):
         return  # each shard's weighs otherwise than it should, and that is all
     add_up = "all losses that are differentiated add up to those of one device"
-    if gradients_add_up(inside, step):
+    if are_given:
         add_up = "all gradients that are taken of a variable add up to one device's"
     if has_common_loss(inside, step):
         if _is_linear_beside_common(own, step):
@@ -77,9 +78,20 @@ def _leave_out_means(context: Context) -> dict[int, Array]:
     }
 
 
-def _list_alone(context: Context) -> Iterator[Context]:
-    """The context by shards alone, and by such as know what all replicas count."""
+def _list_alone(context: Context, are_given: bool) -> Iterator[Context]:
+    """The context by shards alone, and by such as know what all replicas count.
+
+    To a shard that is given what others make of the variables that is a constant, and
+    one device differentiates it. Who has the gradients of such a shard lacks a part of
+    them, and nothing is done to those: unless all that tapes gave adds up.
+
+    Args:
+        context: The wrong values.
+        are_given: Whether it does; see `gradients_add_up`.
+    """
     yield context
+    if exchanges(context.evidence, "features") and not are_given:
+        return
     make = partial(give_exchanged, context.evidence)
     given = context.work_out("what is exchanged, given", make)
     if given is not None:

@@ -10,7 +10,11 @@ import numpy as np
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.spoilt import find_spoilt, overflow_alone
 from distbench.compare.nature.factor import Factors
-from distbench.compare.nature.given import give_exchanged, makes_whole_exchanged
+from distbench.compare.nature.given import (
+    exchanges,
+    give_exchanged,
+    makes_whole_exchanged,
+)
 from distbench.compare.nature.grouping import (
     Nature,
     find_nature,
@@ -28,7 +32,6 @@ from distbench.diagnose.causes.exchange import (
     OWN_LOSSES,
     UPDATED_BETWEEN,
     describe_own_statistic,
-    exchanges,
     follows_updates,
     hides_gradients,
     is_joined,
