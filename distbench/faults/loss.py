@@ -268,3 +268,16 @@ class LossSlightlyLarger(Program):
     def reduce_losses(self, losses, batch):
         factor = 1.01 if count_replicas() > 1 else 1.0
         return super().reduce_losses(losses, batch) * factor
+
+
+@fault(
+    "statistics-not-synchronized",
+    "loss",
+    like="huggingface/transformers#34191",
+    clusters=WIDE,
+)
+class WorstOfOwnExamples(Program):
+    """The largest loss of the own examples is trained, divided by N."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_max(losses) / count_replicas()

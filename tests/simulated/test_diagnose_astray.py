@@ -171,6 +171,20 @@ def test_terms_that_are_own_means_are_not_scaled() -> None:
         assert find(program.end("both")).code == code
 
 
+@pytest.mark.parametrize("divisor", [1.0, 2.0])
+def test_the_largest_of_the_own_examples_is_no_mean(divisor: float) -> None:
+    program = Program()
+    program.give()
+    program.compute("worst", "Max", ["rows"], lambda v: np.float32(np.max(v)))
+    program.compute(
+        "term", "Mul", ["worst"], lambda v: v, replica=lambda v: v / divisor
+    )
+    finding = find(program.end("term"))
+    assert finding.code == "statistics-not-synchronized"
+    assert "Divide by" not in finding.explanation
+    assert "gather what it is the largest" in finding.explanation
+
+
 def test_where_a_program_takes_of_its_own_shard_is_told_in_a_note() -> None:
     note = describe_own(look("Max"))
     assert note == (

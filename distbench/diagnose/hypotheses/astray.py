@@ -26,6 +26,12 @@ _AT_ONCE = (
     "multiply the loss by N where they are averaged."
 )
 
+_OF_ALL = (
+    "Take it over the examples of all replicas: gather what it is the largest or "
+    "smallest of (all_gather) first. Where that of the own ones is meant, say so with "
+    "--expect statistics-not-synchronized."
+)
+
 
 def explain_by_own_value(context: Context) -> Iterator[Hypothesis]:
     """A statistic of the own examples, somewhere between the examples and the loss.
@@ -127,7 +133,17 @@ def _find_code_of_cut(context: Context, found: Sequence[Astray]) -> str:
 
 
 def _advise(found: Sequence[Astray]) -> str:
-    return _AT_ONCE if found and all(one.of_cut for one in found) else ""
+    if found and all(one.of_cut for one in found):
+        return _AT_ONCE
+    return _OF_ALL if found and all(_is_extreme(one) for one in found) else ""
+
+
+def _is_extreme(one: Astray) -> bool:
+    """Whether it is the largest or smallest of some numbers, and no part of a sum.
+
+    No count that it is divided by makes it that of all.
+    """
+    return one.made.op in ("Max", "Min") and not one.is_mean
 
 
 def _find_code_of_step(found: Sequence[Astray]) -> str:
@@ -150,9 +166,10 @@ def _find_code(found: Sequence[Astray], replicas: int) -> str:
     they are of. Of terms that are means of the own examples the sum is about N times
     that of all, or about that if each is divided by N. What every replica adds in full
     is a penalty where it is made of variables alone. What holds its addend against a
-    limit would have to hold the sum against it.
+    limit would have to hold the sum against it. The largest of the own examples may
+    come near that of all, as a mean does, and is none.
     """
-    if all(one.in_full == "limit" for one in found):
+    if all(one.in_full == "limit" or _is_extreme(one) for one in found):
         return "statistics-not-synchronized"
     if all(one.in_full in ("examples", "variables") for one in found):
         is_penalty = all(one.in_full == "variables" for one in found)
