@@ -304,7 +304,12 @@ class Evidence:
         return (self.starts or self.reference).get(key.before)
 
     def get_held(self, key: TraceKey) -> Value | None:
-        """What a replica held before the step of some state; see `get_before`."""
+        """What a replica held before the step of some state; see `get_before`.
+
+        State that one device does not have is the cluster's own in all tiers.
+        """
+        left = self.observed.get(replace(key, step=key.step - 1))
         if self.tier == "free":
-            return self.observed.get(replace(key, step=key.step - 1))
-        return self.get_before(key.step, key.phase, key.variable)
+            return left
+        before = self.get_before(key.step, key.phase, key.variable)
+        return left if before is None else before

@@ -57,7 +57,8 @@ CODES = (
             "overtaken while it runs; that is told of each, and is no finding. "
             "But a rule that reads a slot by one op and adds to it by another, with "
             "steps in flight, has what decays taken of a value that others have "
-            "changed meanwhile."
+            "changed meanwhile. So has a moving statistic that goes to what a buffer "
+            "keeps of the step before an earlier value."
         ),
         mathematics=(
             "expected: g_t = ∇ℓ(θ_t, x_t)\nobserved: g_t = ∇ℓ(θ_{t−k}, x_t)\n"

@@ -278,3 +278,27 @@ def test_an_average_that_is_moved_at_another_turn_is_told(
 def test_an_average_of_nothing_that_is_known_is_not_told_to_be() -> None:
     found = name_cause(make_context(go, HEAD, taken=HEAD + HEAD_BEFORE))
     assert found != ("hyperparameter-differs", None)
+
+
+@pytest.mark.parametrize("has_same", [False, True], ids=["alone", "on-both"])
+def test_one_that_goes_to_what_a_buffer_held_is_late(has_same: bool) -> None:
+    """It is filled with where to go; one device leaves it, or goes there later."""
+    context = make_context(go, HEAD, taken=HEAD_BEFORE)
+    evidence = context.evidence
+    seen = {
+        k: v for k, v in evidence.observed.values.items() if k.phase != "local_gradient"
+    }
+    key = TraceKey(step=0, phase="variable", variable="head", replica=WHOLE)
+    due = {**evidence.reference.values, key: HEAD if has_same else HEAD_BEFORE}
+    changed = replace(
+        evidence,
+        observed=replace(evidence.observed, values=seen),
+        reference=replace(evidence.reference, values=due),
+    )
+    context = replace(context, evidence=changed)
+    best = find_best(context, list_hypotheses(context))
+    assert best is not None
+    assert best.full
+    assert best.hypothesis.code == (
+        "hyperparameter-differs" if has_same else "stale-read"
+    )

@@ -13,7 +13,9 @@ from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.clues.hypothesis import Hypothesis
-from distbench.trace import Phase, TraceKey
+from distbench.diagnose.clues.keepers import find_held
+from distbench.diagnose.hypotheses.late import LATE_READ
+from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
 from distbench.trace.numbers import Array, densify
 
 _LEAST = 1e-3
@@ -30,12 +32,14 @@ class _Way:
         find_other: Where it is before the step, if it goes to what that left, or after.
         is_early: Whether it goes to where that is before the step.
         left: Share of the way that one device leaves in each step, 0 to 1.
+        keeper: The other one, if it holds that on the cluster alone.
     """
 
     find_end: _Find
     find_other: _Find
     is_early: bool
     left: Mapping[int, float]
+    keeper: VariableInfo | None = None
 
     def go(self, case: Pair, end: Array, count: int = 1) -> Array:
         """Where it comes to on its way to an end, gone so many times."""
@@ -67,9 +71,10 @@ def explain_by_repeated_average(context: Context) -> Iterator[Hypothesis]:
 def explain_by_other_turn(context: Context) -> Iterator[Hypothesis]:
     """A variable goes to where another one is before its step, and not after it.
 
-    Or the other way round, where one device goes to where it was.
+    Or the other way round, where one device goes to where it was. Of what is not there
+    on one device another cause tells.
     """
-    ways = _find_ways(context)
+    ways = {p: way for p, way in _find_ways(context).items() if way.keeper is None}
     for is_early in {way.is_early for way in ways.values()}:
         turns = ("before", "after") if is_early else ("after", "before")
         predicted = {}
@@ -82,6 +87,34 @@ def explain_by_other_turn(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail="it goes its part of the way to another variable as that is "
             f"{turns[1]} the step, and on one device as it is {turns[0]} it",
+        )
+
+
+def explain_by_kept_end(context: Context) -> Iterator[Hypothesis]:
+    """A variable goes to what a buffer held before the step, and is filled by it.
+
+    On one device nothing is in the buffer, and the variable goes to what is put there.
+    """
+    predicted: dict[int, Array] = {}
+    names: dict[str, None] = {}
+    ways = _find_ways(context)
+    for number, case in context.list_cases():
+        way = ways.get(case.key.variable)
+        if way is None or way.keeper is None:
+            continue
+        held = find_held(context.evidence, way.keeper, case.key)
+        if held is not None:
+            predicted[number] = way.go(case, held)
+            names[way.keeper.path] = None
+    if predicted:
+        yield Hypothesis(
+            code=LATE_READ,
+            predicted=predicted,
+            detail=f"it goes its part of the way to what '{min(names)}' held before "
+            "the step, which here, and not on one device, keeps what it should go to "
+            "for the next one",
+            advice="Write the buffer before it is read. A delay on purpose is for "
+            "--expect.",
         )
 
 
@@ -121,13 +154,31 @@ def _find_way(context: Context, path: str, cases: Sequence[Numbered]) -> _Way | 
         ends = _list_ends(context, other)
         for find_end, find_other in (ends, ends[::-1]):
             if left := _fit_left(cases, find_end):
+                is_early = find_end is ends[0]
+                is_kept = not is_early and _is_kept(context, other, cases)
                 return _Way(
                     find_end=find_end,
                     find_other=find_other,
-                    is_early=find_end is ends[0],
+                    is_early=is_early,
                     left=left,
+                    keeper=info if is_kept else None,
                 )
     return None
+
+
+def _is_kept(context: Context, other: str, cases: Sequence[Numbered]) -> bool:
+    """Whether one device leaves something else in a buffer than where it goes to."""
+    if has_gradient(context.evidence, other):
+        return False
+    reference = context.evidence.reference
+    ends = {
+        case.key: value
+        for _, case in cases
+        if (value := reference.get(replace(case.key, variable=other, replica=WHOLE)))
+        is not None
+    }
+    is_known = len(ends) == len(cases)
+    return not (is_known and _fit_left(cases, lambda case: densify(ends[case.key])))
 
 
 def leave_out_followers(context: Context) -> Context:

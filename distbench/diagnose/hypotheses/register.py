@@ -172,9 +172,10 @@ CAUSES: tuple[Explain, ...] = (
     steered.explain_by_hidden_sum,
     # Shards that go on from what they left themselves lead an average of the weights.
     followed.explain_by_repeated_average,
+    followed.explain_by_other_turn,
+    followed.explain_by_kept_end,
     statistics.explain_by_statistics,
     update.explain_by_unseen_sum,
-    followed.explain_by_other_turn,
     followed.explain_by_summed_copies,
     repeated.explain_by_repeated_update,
     # Of a rule that is linear N updates are one of N times the sum.
