@@ -10,8 +10,7 @@ from distbench.compare.arrays.pair import SHARD
 from distbench.compare.nature.given import exchanges
 from distbench.compare.nature.lost import measure_lost
 from distbench.diagnose.causes.exchange import is_joined
-from distbench.diagnose.causes.explain import is_vague
-from distbench.diagnose.causes.rank import ALL
+from distbench.diagnose.causes.explain import GENERIC, is_vague, tells_all
 from distbench.diagnose.judgement import Judgement
 from distbench.diagnose.readings.changed import CLIP, tell_changed
 from distbench.diagnose.readings.reading import Reading, list_readings
@@ -22,8 +21,6 @@ from distbench.verdict import Status
 
 _SCALED = "loss-not-scaled", "loss-scaled-twice"
 """Causes of gradients that may as well be of something done to them."""
-_GENERIC = ("unexplained", "replicas-diverged")
-"""Codes that say no more than that something is wrong."""
 
 
 def judge_best(evidence: Evidence, noise: Noise) -> Judgement:
@@ -151,7 +148,7 @@ def _says_more(judgement: Judgement, other: Judgement, whole: Weighed) -> bool:
 def _names_all(judgement: Judgement) -> bool:
     """Whether its causes leave nothing of all that is wrong."""
     return all(
-        finding.confidence >= ALL and finding.code not in _GENERIC
+        tells_all(finding) and finding.code not in GENERIC
         for finding in judgement.findings
     )
 
@@ -161,7 +158,7 @@ def _is_clear(judgement: Judgement) -> bool:
     if judgement.status is not Status.FAIL:
         return False
     first = judgement.findings[0]
-    is_whole = first.confidence >= ALL and first.phase != "loss"
+    is_whole = tells_all(first) and first.phase != "loss"
     return is_whole and _names_cause(judgement)
 
 
@@ -183,7 +180,7 @@ def _is_by_all(evidence: Evidence, judgement: Judgement) -> bool:
         return False
     first = judgement.findings[0]
     is_odd = first.code == "scale-error"
-    return first.confidence >= ALL and _names_cause(judgement) and not is_odd
+    return tells_all(first) and _names_cause(judgement) and not is_odd
 
 
 def _find_alike(judgement: Judgement, other: Judgement) -> bool:
@@ -197,7 +194,7 @@ def _find_alike(judgement: Judgement, other: Judgement) -> bool:
 
 def _names_cause(judgement: Judgement) -> bool:
     """Whether it says more than that something is wrong."""
-    return any(finding.code not in _GENERIC for finding in judgement.findings[:1])
+    return any(finding.code not in GENERIC for finding in judgement.findings[:1])
 
 
 def _tells(reading: Reading, judgement: Judgement) -> bool:

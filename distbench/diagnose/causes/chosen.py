@@ -310,6 +310,7 @@ def _adopt(context: Context, best: Ranked) -> Explained:
         replicas=cause.replicas,
         ratio=cause.ratio,
         advice=cause.advice,
+        foretells=cause.foretells,
     )
 
 
@@ -331,6 +332,7 @@ def _join(parts: Sequence[Explained]) -> Explained:
         detail=join_details([(p.detail, p.cases[0].key.variable) for p in parts]),
         cases=cases,
         confidence=weight / len(cases),
+        foretells=all(part.foretells for part in parts),
         replicas=first.replicas if same else None,
         ratio=first.ratio if all(p.ratio == first.ratio for p in parts) else None,
     )

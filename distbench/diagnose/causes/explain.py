@@ -18,6 +18,9 @@ from distbench.evidence import Evidence
 from distbench.trace import GRADIENTS, INITIAL, WHOLE, Phase
 from distbench.verdict import Finding
 
+GENERIC = ("unexplained", "replicas-diverged")
+"""Codes that say no more than that something is wrong."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Explained:
@@ -32,6 +35,7 @@ class Explained:
         replicas: Replicas that the cause names; None for those that are wrong.
         ratio: A ratio that says more than the fitted one.
         advice: What to do, where the code's own advice does not fit.
+        foretells: Whether it says what the values would be.
     """
 
     code: str
@@ -42,6 +46,7 @@ class Explained:
     replicas: tuple[int, ...] | None = None
     ratio: float | None = None
     advice: str = ""
+    foretells: bool = True
 
 
 def explain_all(
@@ -61,6 +66,12 @@ def is_vague(told: Explained | Finding) -> bool:
     """Whether no cause is named, or a factor that leaves a part of the error."""
     odd = told.code == "scale-error" and told.confidence < ALL
     return odd or told.code == "unexplained"
+
+
+def tells_all(finding: Finding) -> bool:
+    """Whether its cause leaves nothing of what is wrong, or foretells no number."""
+    is_numberless = finding.confidence == 0 and finding.code not in GENERIC
+    return finding.confidence >= ALL or is_numberless
 
 
 def make_finding(
@@ -125,7 +136,7 @@ def make_finding(
         explanation=_write_sentence(
             explained, step, names, owner, replicas, ratio, worst, context.replicas == 1
         ),
-        confidence=float(explained.confidence),
+        confidence=float(explained.confidence) if explained.foretells else 0.0,
         warning=CODES[explained.code].warning,
         variables=tuple(names),
     )

@@ -31,6 +31,8 @@ class Hypothesis:
         rounded: Numbers of cases that are right under it but for rounding on their way:
             these speak neither for it nor against it.
         advice: What to do, where the code's own advice does not fit.
+        foretells: Whether it says what the values would be. What says no more than that
+            something is wrong predicts what was observed, and explains no number.
     """
 
     code: str
@@ -43,3 +45,4 @@ class Hypothesis:
     choices: int = 1
     rounded: Collection[int] = ()
     advice: str = ""
+    foretells: bool = True

@@ -25,11 +25,25 @@ from distbench.diagnose.clues.fit import (
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.steered import list_steering
-from distbench.trace import VariableInfo
+from distbench.trace import WHOLE, TraceKey, VariableInfo
 from distbench.trace.numbers import Array
 
 _SAME = 1e-4
 """Only asks which number a fitted one is; whether anything is wrong is decided."""
+_CODE = "statistics-not-synchronized"
+_WORDS = "what is meant to be made of the whole batch is not"
+_MEANT = f"Where that is meant, say so with --expect {_CODE}."
+_ADVICE_OF_ALL = (
+    "Make it of what is summed over all replicas (all_reduce) or gathered, the count "
+    "included, and not of what each replica makes of its own examples; "
+    f"synchronized=True does so for batch normalisation. {_MEANT}"
+)
+_ADVICE_OPEN = (
+    "All replicas hold the same, so they exchange something: hold it against what one "
+    "device has in its place, what goes into it (all examples, once), how it is joined "
+    "(a sum, the largest, rows in order), and of which step and which variables it is. "
+    f"{_MEANT}"
+)
 _ADVICE = (
     "Add up what the replicas make of their own examples (all_reduce) before it is "
     "assigned: an aggregation MEAN, or a mean of it, divides that by N."
@@ -40,7 +54,8 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     """Model variables that no gradient trains: moving averages of the data, and counts.
 
     What examples add to a count, twice as much where each comes twice, has to be added
-    up over the replicas as well. What else a statistic should be nobody says.
+    up over the replicas as well. What else a statistic should be nobody says: what it
+    is made of may be the mean of what each replica makes of its own.
     """
     if context.phase != "variable":
         return
@@ -63,17 +78,50 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     )
     yield from _explain_by_division(context, predicted)
     leaders = {find_leader(context.evidence, context.cases[i]) for i in predicted}
-    told = ""
     if None not in leaders:
-        told = ": it is what the examples of one replica alone give"
-        if len(leaders) == 1:
-            told = f": it is what the examples of replica {leaders.pop()} alone give"
-    else:
-        yield from _explain_by_share(context, predicted)
+        one = f"replica {leaders.pop()}" if len(leaders) == 1 else "one replica"
+        yield Hypothesis(
+            code=_CODE,
+            predicted=predicted,
+            detail=f"{_WORDS}: it is what the examples of {one} alone give",
+        )
+        return
+    yield from _explain_by_share(context, predicted)
+    means = {
+        number: mean
+        for number in predicted
+        if (mean := find_mean(context.evidence, context.cases[number])) is not None
+    }
     yield Hypothesis(
-        code="statistics-not-synchronized",
-        predicted=predicted,
-        detail=f"a statistic that is meant to be that of the whole batch is not{told}",
+        code=_CODE,
+        predicted=means,
+        detail=f"{_WORDS}: it is the mean of what the examples of each replica give",
+        advice=_ADVICE_OF_ALL,
+    )
+    yield _leave_open(context, predicted)
+
+
+def _leave_open(context: Context, statistics: Mapping[int, Array]) -> Hypothesis:
+    """Says of statistics of which nothing foretells a number that they are wrong.
+
+    Replicas that hold the same exchange something, whatever it is.
+    """
+    cases = [context.cases[number] for number in statistics]
+    copies: dict[TraceKey, list[Array]] = {}
+    for case in cases:
+        copies.setdefault(case.key.at(WHOLE), []).append(case.observed)
+    is_alike = all(
+        len(held) == context.replicas
+        and all(np.array_equal(one, held[0]) for one in held)
+        for held in copies.values()
+    )
+    return Hypothesis(
+        code=_CODE,
+        predicted=statistics,
+        detail=f"{_WORDS}, nor is it what the examples of one replica give, or the "
+        "mean of what those of each do",
+        advice=_ADVICE_OPEN if is_alike else "",
+        foretells=False,
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from distbench.compare.arrays.ratio import SAME, are_same_factors
 from distbench.compare.nature.averaged_losses import averages_losses
+from distbench.diagnose.causes.explain import tells_all
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.fit import Row, fit_weights, leaves_nothing
 from distbench.diagnose.judgement import Judgement
@@ -179,7 +180,7 @@ def tells_more(evidence: Evidence, found: Judgement, averaged: Judgement) -> boo
     if not is_less and (large is None or large.confidence < ALL):
         return False
     return averaged.status is Status.FAIL and all(
-        finding.confidence >= ALL
+        tells_all(finding)
         and finding.code != "unexplained"
         and not _is_loss_told_late(evidence, finding)
         for finding in averaged.findings

@@ -9,7 +9,7 @@ from distbench.compare.arrays.noise import Noise
 from distbench.compare.inside.given import gradients_add_up
 from distbench.compare.inside.intermediates import losses_add_up
 from distbench.compare.inside.of_micro_steps import take_sums
-from distbench.diagnose.causes.rank import ALL
+from distbench.diagnose.causes.explain import tells_all
 from distbench.diagnose.clues.hypothesis import NONLINEAR
 from distbench.diagnose.hypotheses.own_spreads import OF_OWN
 from distbench.diagnose.judgement import Judgement
@@ -83,6 +83,6 @@ def _with_rest(
 def _is_known(judgement: Judgement) -> bool:
     """Whether causes beyond the gradients tell all that is wrong."""
     return judgement.status is Status.FAIL and all(
-        finding.phase not in COMPUTED and finding.confidence >= ALL
+        finding.phase not in COMPUTED and tells_all(finding)
         for finding in judgement.findings
     )
