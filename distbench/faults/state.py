@@ -126,6 +126,63 @@ class VarianceWithoutMeans(Statistics):
         return tf.math.reduce_variance(features, axis=0)
 
 
+class StatisticsOfAll(Statistics):
+    """The mean of all examples, which every replica has from their sum."""
+
+    aggregation = "ONLY_FIRST_REPLICA"
+
+    def measure(self, features):
+        return self.add_up(tf.reduce_sum(features, axis=0)) / self.examples
+
+    def add_up(self, own):
+        return all_reduce("sum", own)
+
+
+@fault(
+    "lower-precision",
+    "variable",
+    ("moving/mean",),
+    like="horovod/horovod#3786",
+    clusters=WIDE,
+    warning=True,
+)
+class StatisticsSentInBfloat16(StatisticsOfAll):
+    """What the examples add to a moving mean travels as bfloat16."""
+
+    def add_up(self, own):
+        if count_replicas() == 1:
+            return own
+        return tf.cast(super().add_up(tf.cast(own, tf.bfloat16)), own.dtype)
+
+
+@fault(
+    "stale-read",
+    "variable",
+    ("moving/mean",),
+    like="sql-machine-learning/elasticdl#89",
+    clusters=WIDE,
+)
+class StatisticsOfStepBefore(StatisticsOfAll):
+    """The sum of statistics overlaps with the next step, which takes the last one's."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.pending = tf.Variable(
+            np.zeros(FEATURES, "float32"),
+            name="pending",
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def measure(self, features):
+        mean = super().measure(features)
+        if count_replicas() == 1:
+            return mean
+        held = tf.identity(self.pending)
+        self.pending.assign(mean)
+        return held
+
+
 class Centred(Statistics):
     """The features are centred by the moving mean, before it trains the model."""
 

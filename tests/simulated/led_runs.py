@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ MOVING = VariableInfo(
     trainable=False,
 )
 ALL = tuple(range(len(SHARDS)))
+Total = Callable[[list[Any]], Any]
 
 
 def add_up(data: Any) -> Any:
@@ -41,6 +43,7 @@ def lead(
     *,
     known: bool,
     counts: bool | None = None,
+    total: Total = sum,
 ) -> Evidence:
     """The same with a moving mean of the data, made of the shards' by weights.
 
@@ -50,6 +53,7 @@ def lead(
         known: Whether the whole batch of one device is the measure.
         counts: Whether it is a sum over the examples that is divided by a constant, as
             a shard with its examples twice tells; None if nobody ran one.
+        total: How the cluster adds up what each replica's examples make.
     """
     rng = np.random.default_rng(2)
     sizes = evidence.reference.shards
@@ -79,7 +83,7 @@ def lead(
             put(reference, step, move(mean), replica)
             if counts is not None:
                 put(doubled, step, move((1 + counts) * mean), replica)
-        seen = sum(w * mean for w, mean in zip(weights, means, strict=True))
+        seen = total([w * mean for w, mean in zip(weights, means, strict=True)])
         for replica in ALL:
             put(observed, step, move(seen), replica)
         for twin in twins:
@@ -105,6 +109,7 @@ def make_run(
     *,
     known: bool,
     counts: bool | None = None,
+    total: Total = sum,
     **setup: Any,
 ) -> Evidence:
     evidence = observe(
@@ -114,7 +119,7 @@ def make_run(
         steps=2,
         **{"shards_known": False, **setup},
     )
-    return lead(evidence, weights, known=known, counts=counts)
+    return lead(evidence, weights, known=known, counts=counts, total=total)
 
 
 def list_led(evidence: Evidence) -> list[Comparison]:

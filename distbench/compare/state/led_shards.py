@@ -104,6 +104,12 @@ def split_counted(evidence: Evidence, pair: Pair) -> tuple[Array, Array] | None:
     None unless both together are due: the first once, as it is alike on all shards, and
     the second added up over them.
     """
+    found = list_counted(evidence, pair)
+    return None if found is None else (found[0], np.asarray(np.sum(found[1], axis=0)))
+
+
+def list_counted(evidence: Evidence, pair: Pair) -> tuple[Array, list[Array]] | None:
+    """The same with what the examples of each replica add; see `split_counted`."""
     led = collect_led(evidence, pair.key.at(WHOLE), pair.margin)
     if led is None or not led.doubles:
         return None
@@ -113,7 +119,7 @@ def split_counted(evidence: Evidence, pair: Pair) -> tuple[Array, Array] | None:
     is_alike = all(led.is_near(one, kept[0]) for one in kept)
     if not is_alike or not led.is_near(pair.expected, np.asarray(kept[0] + total)):
         return None
-    return kept[0], total
+    return kept[0], counts
 
 
 def find_mean(evidence: Evidence, pair: Pair) -> Array | None:

@@ -56,11 +56,18 @@ def tell_scaled(
     own = find_roundoff(scaled[0][0].dtype)
     # What replicas have alike tells once.
     apart = list({case.key.at(0): made for case, made in scaled}.values())
-    sums = [*apart, _join(apart), *_list_right(context, own)]
-    return any(_is_told(made, dtype, own) for made in sums)
+    sums = [*apart, join_sums(apart), *_list_right(context, own)]
+    return any(is_narrow(made, dtype, own) for made in sums)
 
 
-def _is_told(made: Sum, dtype: str, own: float) -> bool:
+def is_narrow(made: Sum, dtype: str, own: float) -> bool:
+    """Whether something is a narrow sum under some scale, and that is no chance.
+
+    Args:
+        made: A sum and its addends.
+        dtype: The narrow dtype.
+        own: Unit roundoff of the sum.
+    """
     scale = _find_scale(made, dtype, own)
     return scale is not None and is_scale_told(scale, *made, dtype, own)
 
@@ -81,8 +88,8 @@ def _find_scale(made: Sum, dtype: str, own: float) -> float | None:
     return find_scale(observed, terms, dtype, own)
 
 
-def _join(sums: Sequence[Sum]) -> Sum:
-    """Several sums as one."""
+def join_sums(sums: Sequence[Sum]) -> Sum:
+    """Several sums as one, each with as many addends."""
     observed = np.concatenate([total.ravel() for total, _ in sums])
     terms = zip(*(addends for _, addends in sums), strict=True)
     return observed, [np.concatenate([t.ravel() for t in parts]) for parts in terms]

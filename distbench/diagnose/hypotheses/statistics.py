@@ -24,6 +24,7 @@ from distbench.diagnose.clues.fit import (
     predict_cases,
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.hypotheses.narrow_statistics import explain_by_narrow_sums
 from distbench.diagnose.hypotheses.steered import list_steering
 from distbench.trace import WHOLE, TraceKey, VariableInfo
 from distbench.trace.numbers import Array
@@ -77,6 +78,7 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
         advice=_ADVICE,
     )
     yield from _explain_by_division(context, predicted)
+    yield from explain_by_narrow_sums(context, predicted)
     leaders = {find_leader(context.evidence, context.cases[i]) for i in predicted}
     if None not in leaders:
         one = f"replica {leaders.pop()}" if len(leaders) == 1 else "one replica"
