@@ -154,6 +154,22 @@ class MicroStepsChanged(OwnReduction, MicroSteps):
         return loss, [self.change(gradient) for gradient in gradients]
 
 
+@fault(
+    "hyperparameter-differs",
+    _PHASE,
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=WIDE,
+)
+class LimitOfElementsSharedOut(OwnReduction):
+    """The elements of the sum are clipped, to a limit that the replicas share out."""
+
+    def reduce(self, gradients):
+        limit = 0.04 / count_replicas()
+        total = super().reduce([tf.convert_to_tensor(g) for g in gradients])
+        return [tf.clip_by_value(gradient, -limit, limit) for gradient in total]
+
+
 @_of_sums(clusters=("mirrored:2", "mwms:3"))
 class ElementsOfMicroStepsClipped(MicroSteps):
     """Each replica clips what it has of all micro-steps, and then all are summed."""

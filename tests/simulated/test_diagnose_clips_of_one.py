@@ -231,3 +231,26 @@ def test_a_mean_that_is_clipped_and_added_up_is_clipped_to_n_times_the_limit(
     assert finding.code == code
     assert words in finding.explanation
     assert "divide by the replicas what it is handed" in finding.explanation
+
+
+@pytest.mark.parametrize("replicas", [2, *swept(3)])
+def test_a_sum_whose_elements_have_another_limit_is_told(replicas: int) -> None:
+    """A part of all elements is larger, so it is no factor of any value."""
+    setup = {"replicas": replicas, "steps": 2, "sparse": False}
+    limit = 0.3
+
+    def clip(gradients, limit):
+        return {
+            path: map_values(g, lambda a: np.clip(a, -limit, limit).astype(a.dtype))
+            for path, g in gradients.items()
+        }
+
+    evidence = observe(
+        Fault(reduce=lambda own, _: [clip(add_up(own), limit / replicas)] * replicas),
+        alone=lambda own: clip(own, limit),
+        **setup,
+    )
+    (finding,) = judge(evidence).findings
+    assert finding.code == "hyperparameter-differs"
+    assert finding.ratio == pytest.approx(1 / replicas, rel=1e-4)
+    assert f"elements to ±{limit:g}, and the cluster to" in finding.explanation

@@ -90,6 +90,30 @@ def explain_by_clip_of_mean(context: Context) -> Iterator[Hypothesis]:
         )
 
 
+def explain_by_clip_to_other_limit(context: Context) -> Iterator[Hypothesis]:
+    """The sum is clipped as on one device, and to another limit, such as an N-th.
+
+    Both are fitted: one to what is due, of which it has to make all, the other one to
+    what was observed.
+    """
+    if context.phase != "reduced_gradient":
+        return
+    sums = [_join_terms(source) for source in list_known(context)]
+    due = [_make_due(source) for source in sums]
+    for words, norm, limit in _list_due_clips(context, due):
+        of_sum = _OfSum(norm)
+        other = fit_limit(sums, of_sum)
+        if other is not None:
+            yield Hypothesis(
+                code="hyperparameter-differs",
+                predicted={s.number: sum_clipped(s, of_sum, other) for s in sums},
+                detail=f"one device clips {words.format(limit)}, and the cluster to "
+                f"{other:.6g}, {other / limit:.6g} times that",
+                ratio=other / limit,
+                of_due=True,
+            )
+
+
 def _measure_all(sources: Sequence[Source], norm: Norm) -> Array:
     """The norms of sums."""
     return np.concatenate([np.ravel(norm(one, 0)) for one in sources] or [np.zeros(0)])
@@ -145,8 +169,13 @@ def _clips_elsewhere(
 def _make_due(source: Source) -> Source:
     """What is due of a value, as if it had been seen to be made of the sum."""
     case = replace(source.case, observed=source.case.expected)
+    return replace(_join_terms(source), case=case)
+
+
+def _join_terms(source: Source) -> Source:
+    """A value as if it had been made of the sum alone."""
     total = np.sum(source.terms, axis=0)
-    return replace(source, case=case, terms=(total,), replicas=source.replicas[:1])
+    return replace(source, terms=(total,), replicas=source.replicas[:1])
 
 
 @dataclass(frozen=True, slots=True)

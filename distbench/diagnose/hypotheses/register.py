@@ -195,6 +195,7 @@ CAUSES: tuple[Explain, ...] = (
     clipping.explain_by_joint_clip,
     clip_of_some.explain_by_clip_of_some,
     clip_of_groups.explain_by_clip_of_groups,
+    clips_of_sums.explain_by_clip_to_other_limit,
     nonlinear.explain_by_sign,
     wires.explain_by_wire,
     nonlinear.explain_by_unit_norm,
