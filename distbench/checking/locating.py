@@ -30,6 +30,7 @@ from distbench.verdict import Finding, Status
 
 Look = Callable[..., Inside]
 """Runs a scenario with a look inside; see `observe_intermediates`."""
+_OF_EXAMPLES = "statistics-not-synchronized"
 _OPEN, _FACTOR, _APART = "unexplained", "scale-error", "replicas-diverged"
 """Codes that may name no cause: a value is wrong, is so by a factor, or is another one
 on each replica."""
@@ -88,8 +89,10 @@ class Looking:
         is_once = evidence.observed.notes.get("micro_steps", 1) in (0, 1)
         open_ones = list(_list_open(judgement, is_once))
         if not (is_once or evidence.sees_gradients):
-            # What state shows of gradients that nobody saw has other causes as well.
-            open_ones = [f for f in judgement.findings if not f.warning]
+            # What state shows of gradients that nobody saw has other causes as well,
+            # and what the examples lead besides shows nothing of them.
+            found = [f for f in judgement.findings if f.code != _OF_EXAMPLES]
+            open_ones = [f for f in found if not f.warning]
         step = _find_open(judgement, open_ones)
         if step is None or step < 0 or evidence.observed.replicas == 1:
             return None
