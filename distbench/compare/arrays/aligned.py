@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distbench.trace import SparseRows, Value
-from distbench.trace.numbers import Array, densify
+from distbench.trace.numbers import Array, densify, measure_distance
 
 Number = int | npt.NDArray[np.int64]
 """How many there are of something, for all elements or for each row."""
@@ -65,6 +65,11 @@ def align_values(values: Sequence[Value]) -> tuple[Aligned, ...]:
     made = {id(value): value for value in values}
     aligned = {name: align_value(value, rows) for name, value in made.items()}
     return tuple([aligned[id(value)] for value in values])
+
+
+def measure_apart(value: Value, other: Value) -> float:
+    """Largest absolute difference of two values, of the rows that either touches."""
+    return measure_distance(*(found.total for found in align_values((value, other))))
 
 
 def align_pair(value: Value, expected: Value) -> tuple[Aligned, Aligned, float]:

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from distbench.compare.arrays.aligned import align_values
+from distbench.compare.arrays.aligned import align_values, measure_apart
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.noise import Whole
 from distbench.compare.arrays.ratio import share_by_size
@@ -110,11 +110,7 @@ def _is_residue(
 ) -> bool:
     """Whether each twin has the very same number, or another one altogether."""
     others = (twin.get(key) for twin in twins)
-    gaps = [
-        measure_distance(*(found.total for found in align_values((value, other))))
-        for other in others
-        if other is not None
-    ]
+    gaps = [measure_apart(value, other) for other in others if other is not None]
     return all(gap == 0 or gap >= size / 2 for gap in gaps)
 
 

@@ -6,15 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from distbench.compare.arrays.aligned import align_values
+from distbench.compare.arrays.aligned import measure_apart
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.noise import Whole
 from distbench.evidence import Evidence
-from distbench.trace import STATE, SUMMED, WHOLE, TraceKey, Value
+from distbench.trace import STATE, SUMMED, WHOLE, TraceKey
 from distbench.trace.numbers import (
-    densify,
-    measure_distance,
-    measure_finite,
     name_value,
 )
 
@@ -41,10 +38,8 @@ def find_led_by_rounding(
         cancelled: Those of gradients of which the terms cancel.
     """
     found: dict[TraceKey, Whole] = {}
-    for key, size in (
-        *_list_still(evidence, wholes),
-        *_list_moved(evidence, cancelled),
-    ):
+    still = _list_still(evidence, wholes)
+    for key, size in (*still, *_list_moved(evidence, wholes, cancelled)):
         whole = found.get(key, wholes.get(key))
         if whole is not None and size > whole.size:
             found[key] = replace(whole, size=size)
@@ -64,7 +59,7 @@ def _list_still(
             continue  # an optimizer's state is held against what follows from sums
         before = evidence.get_before(key.step, key.phase, key.variable)
         if before is not None:
-            change = _measure_gap(evidence.reference.values[key], before)
+            change = measure_apart(evidence.reference.values[key], before)
             changes.setdefault((key.phase, key.variable), {})[key] = change
     for found in changes.values():
         # A change is a term of what is left as far as that is as large: what starts
@@ -77,24 +72,26 @@ def _list_still(
 
 
 def _list_moved(
-    evidence: Evidence, cancelled: _Wholes
+    evidence: Evidence, wholes: _Wholes, cancelled: _Wholes
 ) -> Iterator[tuple[TraceKey, float]]:
     """State of steps with such gradients, and of what it moves by one rounding."""
     due = evidence.fed.due
     if due is None:
         return
     for step in sorted({k.step for k in cancelled if k.phase == "local_gradient"}):
-        if not (times := _compare_roundings(evidence, cancelled, step)):
+        if not (times := _compare_roundings(evidence, wholes, cancelled, step)):
             continue
         for key, value in due.select(step=step, replica=0):
             expected = evidence.reference.get(key.at(WHOLE))
             if key.phase not in STATE or expected is None:
                 continue
             if u := find_roundoff(name_value(expected)):
-                yield key.at(WHOLE), times * _measure_gap(value, expected) / u
+                yield key.at(WHOLE), times * measure_apart(value, expected) / u
 
 
-def _compare_roundings(evidence: Evidence, cancelled: _Wholes, step: int) -> float:
+def _compare_roundings(
+    evidence: Evidence, wholes: _Wholes, cancelled: _Wholes, step: int
+) -> float:
     """How many times one rounding of the terms is what the replicas' sum is rounded by.
 
     At most, of the gradients of a step, and no more than a few: it holds for state of
@@ -105,18 +102,13 @@ def _compare_roundings(evidence: Evidence, cancelled: _Wholes, step: int) -> flo
         return 0.0
     for key, value in due.select(step=step, phase="local_gradient", replica=0):
         expected = evidence.reference.get(key.at(WHOLE))
-        if expected is None:
+        whole = cancelled.get(key.at(WHOLE), wholes.get(key.at(WHOLE)))
+        if expected is None or whole is None:
             return 0.0
-        whole = cancelled.get(key.at(WHOLE))
-        size = measure_finite(densify(expected)) if whole is None else whole.size
-        rounding = find_roundoff(name_value(expected)) * size
-        gap = _measure_gap(value, expected)
+        rounding = find_roundoff(name_value(expected)) * whole.size
+        gap = measure_apart(value, expected)
         if gap > _FEW * rounding:
             return 0.0
-        if whole is not None and gap:
+        if key.at(WHOLE) in cancelled and gap:
             times = max(times, min(rounding / gap, _FEW))
     return times
-
-
-def _measure_gap(value: Value, other: Value) -> float:
-    return measure_distance(*(found.total for found in align_values((value, other))))
