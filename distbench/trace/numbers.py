@@ -113,7 +113,7 @@ def list_blocks(size: int) -> Iterator[slice]:
     return (slice(begin, begin + BLOCK) for begin in range(0, size, BLOCK))
 
 
-def measure_finite(array: Array) -> float:
+def measure_finite(array: npt.NDArray[np.generic]) -> float:
     """Largest absolute value of the elements that are finite; 0 if there are none."""
     size = measure_size(array)
     return size if math.isfinite(size) else measure_size(array[np.isfinite(array)])
