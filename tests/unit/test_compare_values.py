@@ -127,6 +127,32 @@ def test_a_zero_that_is_one_by_chance_hides_nothing_of_other_steps():
     assert 0 < margin.widest < 10 * usual.widest
 
 
+def test_rounding_of_what_is_left_hides_nothing_of_steps_that_have_more():
+    """As a gradient is that of a fit which has converged."""
+    evidence = observe(steps=3)
+    keys = evidence.reference.select(phase="variable", variable=KERNEL)
+    first, last = (key for key, _ in keys if key.step in (0, 2))
+    usual = find_bounds(evidence, first, last)
+
+    def shrink(trace: Trace, times: float) -> Trace:
+        return replace(trace, values={**trace.values, last: times * trace.values[last]})
+
+    left = replace(
+        evidence,
+        reference=shrink(evidence.reference, 1e-7),
+        twins=tuple(shrink(t, 1e-7 * (n + 1)) for n, t in enumerate(evidence.twins)),
+    )
+    found = find_bounds(left, first, last)
+    assert 0 < found[0] < 10 * usual[0]
+    size = measure_size(left.reference.values[last])
+    assert found[1] > size  # its digits are all rounding
+
+
+def find_bounds(evidence, *keys: TraceKey) -> list[float]:
+    noise, values = measure_noise(evidence), evidence.reference.values
+    return [noise.find_margin(key, to_array(values[key])).widest for key in keys]
+
+
 def test_a_factor_of_all_elements_is_seen_where_no_element_is_far_enough_off():
     """Of state it is not asked for: what stays as it was has the ratio 1 as well."""
     evidence = observe(replicas=4)

@@ -172,16 +172,14 @@ class Noise:
 def _pick_limit(
     limits: Limits, key: TraceKey, *, pooled: bool
 ) -> tuple[float, float] | None:
-    """The limit of all steps, but in a step that has none for itself.
+    """The limit of a step; where nothing is known of it, if need be that of all steps.
 
     There is none beside a 0 that is one by chance, as the way from the start is in the
     first step. Other steps have theirs all the same.
     """
     pool = key.phase, key.variable, key.call
     own = limits.get((pool, key.step))
-    if not pooled or (own is not None and not math.isfinite(own[0])):
-        return own
-    return limits.get((pool, None))
+    return limits.get((pool, None)) if own is None and pooled else own
 
 
 def _allow(share: float, expected: Value) -> Margin:

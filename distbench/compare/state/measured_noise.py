@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from distbench.compare.arrays.aligned import align_values
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.likeness import find_half
-from distbench.compare.arrays.noise import Limits, Noise, Whole
+from distbench.compare.arrays.noise import Noise, Whole
 from distbench.compare.arrays.spoilt import list_spoilt
 from distbench.compare.state.cancelled import find_cancelled
 from distbench.compare.state.joined import find_alike
@@ -64,7 +65,9 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
     turned = [twin for twin in rounded if _is_permuted(twin)]
     for twin in (*evidence.twins, *(t for t in rounded if not _is_permuted(t))):
         _compare_twin(evidence, twin, samples[_is_permuted(twin)], wholes)
-    limits = limit_pools(samples[False])
+    # In a free run noise grows from step to step.
+    limit = partial(limit_pools, pooled=evidence.tier == "bounded")
+    limits = limit(samples[False])
     ordered = bool(samples[False]) and depends_on_order(samples[True], limits)
     if not ordered and not is_reduced_by_order(samples[True], limits):
         queues = list_kept_in_order(evidence, samples[True], limits)
@@ -73,25 +76,27 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
         for pool, found in samples[True].items():
             if pool not in queues:
                 samples[False].setdefault(pool, []).extend(found)
-        limits = limit_pools(samples[False])
-    limits = _widen_by_joined(evidence, samples[False], limits, wholes)
+        limits = limit(samples[False])
+    joined = _add_joined(evidence, samples[False], wholes)
+    wider = {
+        place: (max(found[0], limits.get(place, found)[0]), found[1])
+        for place, found in limit(joined).items()
+    }
     alone, sizes = _compare_doubled(evidence)
     return Noise(
         exact=evidence.tier == "exact",
         pooled=evidence.tier == "bounded",
         ordered=ordered,
-        limits=limits,
+        limits={**limits, **wider},
         wholes=wholes,
         repeated=limit_pools(_compare_runs(evidence.reference, *evidence.reruns)),
         alone=limit_pools(alone),
         alone_sizes=sizes,
-        compiled=limit_pools(_compare_compiled(evidence)),
+        compiled=limit(_compare_compiled(evidence)),
         kernels=_list_kernels(evidence) if evidence.subject.other_kernels else {},
         starts=_list_kernels(evidence) if evidence.subject.other_start else {},
-        rounded=limit_pools(
-            _compare_runs(evidence.reference, *_list_moved(evidence, STATE))
-        ),
-        led=limit_pools(_compare_runs(evidence.reference, *evidence.moved)),
+        rounded=limit(_compare_runs(evidence.reference, *_list_moved(evidence, STATE))),
+        led=limit(_compare_runs(evidence.reference, *evidence.moved)),
     )
 
 
@@ -227,13 +232,10 @@ def _compare_twin(
             add_sample(samples, key, base, expected, seen, size)
 
 
-def _widen_by_joined(
-    evidence: Evidence,
-    samples: Samples,
-    limits: Limits,
-    wholes: Mapping[TraceKey, Whole],
-) -> Limits:
-    """Limits with samples of what the examples lead, as shards make it, if wider.
+def _add_joined(
+    evidence: Evidence, samples: Samples, wholes: Mapping[TraceKey, Whole]
+) -> Samples:
+    """Samples of what the examples lead, with those of it as shards make it.
 
     What is left to the whole batch's is rounding. Twins repeat what is added and taken
     away again, and shards do not; see `joined`. Where they do they prove nothing.
@@ -249,9 +251,4 @@ def _widen_by_joined(
         if joined is not None:
             value = evidence.reference.values[key]
             add_sample(more, key, value, densify(value), joined, whole.size)
-    both = {pool: [*samples.get(pool, ()), *found] for pool, found in more.items()}
-    wider = {
-        place: (max(limit[0], limits.get(place, limit)[0]), limit[1])
-        for place, limit in limit_pools(both).items()
-    }
-    return {**limits, **wider}
+    return {pool: [*samples.get(pool, ()), *found] for pool, found in more.items()}

@@ -14,6 +14,9 @@ from distbench.compare.arrays.ratio import fit_ratio
 from distbench.trace import STATE, TraceKey, Value
 from distbench.trace.numbers import Array, measure_distance, name_value
 
+_FAR_SMALLER = 16
+"""From how many times smaller values the rounding is another one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -25,12 +28,14 @@ class Sample:
             one roundoff more: two values that agree in all bits still stand for any
             that round to them, so a scalar's noise is not 0 where three twins repeat.
         ratio: Fitted ratio - 1.
+        size: What the error is relative to.
         u: Unit roundoff of the value's dtype.
     """
 
     step: int
     error: float
     ratio: float
+    size: float
     u: float
 
 
@@ -61,23 +66,39 @@ def add_sample(
     fit = None if key.phase in STATE else fit_ratio(seen, expected)
     ratio = 0.0 if fit is None else fit.ratio - 1
     samples.setdefault((key.phase, key.variable, key.call), []).append(
-        Sample(step=key.step, error=error, ratio=ratio, u=u)
+        Sample(step=key.step, error=error, ratio=ratio, size=size, u=u)
     )
 
 
-def limit_pools(samples: Mapping[Pool, Sequence[Sample]]) -> Limits:
-    """How far correct values may lie apart, by samples of such."""
+def limit_pools(
+    samples: Mapping[Pool, Sequence[Sample]], *, pooled: bool = True
+) -> Limits:
+    """How far correct values may lie apart, by samples of such.
+
+    Args:
+        samples: By pool.
+        pooled: Whether a step has the samples of others as well, but for those of which
+            the values are far smaller: what is subtracted until nothing is left has
+            the rounding of what there was, and tells nothing of a step that has more.
+    """
     limits: dict[tuple[Pool, int | None], tuple[float, float]] = {}
     for pool, found in samples.items():
-        for step in (None, *sorted({sample.step for sample in found})):
+        finite = [s for s in found if math.isfinite(s.error)]
+        limits[pool, None] = _limit(finite or found)
+        for step in {sample.step for sample in found}:
             here = [s for s in found if s.step == step]
-            if step is None:
-                here = [s for s in found if math.isfinite(s.error)] or list(found)
-            limits[pool, step] = (
-                predict_spread([s.error for s in here]),
-                predict_spread([s.ratio for s in here]),
-            )
+            if pooled and all(math.isfinite(s.error) for s in here):
+                least = max(s.size for s in here) / _FAR_SMALLER
+                here = [s for s in finite if s.size >= least]
+            limits[pool, step] = _limit(here)
     return limits
+
+
+def _limit(samples: Sequence[Sample]) -> tuple[float, float]:
+    return (
+        predict_spread([s.error for s in samples]),
+        predict_spread([s.ratio for s in samples]),
+    )
 
 
 def _measure_noise(seen: Array, expected: Array, size: float) -> float:
