@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from distbench.samples.lazy import legacy, tf
-from distbench.samples.program import FEATURES, OUTPUTS, AdamByHand, Program
+from distbench.samples.program import FEATURES, OUTPUTS, AdamByHand, Program, TimesShare
+from distbench.samples.replicas import all_reduce
 from distbench.unusual.program import unusual
 
 _WIDE = ("mirrored:3", "mwms:2")
@@ -44,6 +45,16 @@ class BalancedByHand(BalancedSoftmax, AdamByHand):
 
     def find_epsilon(self):
         return 1e-7
+
+
+@unusual(clusters=_WIDE)
+class BalancedByHandAveraged(TimesShare, BalancedByHand):
+    """The same with N times the shares, and an average that undoes it."""
+
+    loss_reduction = "mean"
+
+    def reduce_all(self, gradients):
+        return list(all_reduce("mean", gradients))
 
 
 @unusual(clusters=_WIDE)

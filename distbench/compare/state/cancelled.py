@@ -56,7 +56,7 @@ def find_cancelled(
         place = key.step, key.phase
         largest[place] = max(largest.get(place, 0.0), whole.size)
         if key == _find_source(key):
-            shards[key] = _measure_shards(reference, key)
+            shards[key] = measure_shards(reference, key)
             anywhere = replace(key, step=0)
             known[anywhere] = max(known.get(anywhere, 0.0), whole.size, shards[key])
     measure_left = cache(partial(_measure_left, reference))
@@ -90,7 +90,7 @@ def _find_source(key: TraceKey) -> TraceKey:
     return key if key.phase == "loss" else replace(key, phase=_OWN)
 
 
-def _measure_shards(reference: Trace, key: TraceKey) -> float:
+def measure_shards(reference: Trace, key: TraceKey) -> float:
     """The largest that a shard has of a sum over the global batch."""
     return max(map(_measure_own, reference.get_replicas(key)), default=0.0)
 

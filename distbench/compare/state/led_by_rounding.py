@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 
 from distbench.compare.arrays.aligned import measure_apart
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.noise import Whole
+from distbench.compare.state.cancelled import measure_shards
 from distbench.evidence import Evidence
-from distbench.trace import STATE, SUMMED, WHOLE, TraceKey
-from distbench.trace.numbers import (
-    name_value,
-)
+from distbench.trace import STATE, SUMMED, WHOLE, Trace, TraceKey
+from distbench.trace.numbers import name_value
 
 _FEW = 16
 """Roundings of its terms that a sum of a few shards stays well within."""
@@ -29,8 +29,8 @@ def find_led_by_rounding(
     A bias that starts at 0 is, behind such a gradient, a rate times rounding: it has no
     digit that replicas share. Its size is that of its largest change of any step, if
     that of a step is less than half of the digits of it. Where one device has taken the
-    sum of the replicas' gradients, what that moves beside the sum's own rounding tells
-    what one rounding of the terms moves, by any rule.
+    sum of the replicas' gradients, or their mean, and it is right, what that moves
+    beside its own rounding tells what one rounding of the terms moves, by any rule.
 
     Args:
         evidence: What was seen.
@@ -75,13 +75,14 @@ def _list_moved(
     evidence: Evidence, wholes: _Wholes, cancelled: _Wholes
 ) -> Iterator[tuple[TraceKey, float]]:
     """State of steps with such gradients, and of what it moves by one rounding."""
-    due = evidence.fed.due
-    if due is None:
-        return
-    for step in sorted({k.step for k in cancelled if k.phase == "local_gradient"}):
-        if not (times := _compare_roundings(evidence, wholes, cancelled, step)):
+    steps = sorted({key.step for key in cancelled if key.phase == "local_gradient"})
+    for step, fed in product(steps, (evidence.fed.due, evidence.fed.mean)):
+        if fed is None:
             continue
-        for key, value in due.select(step=step, replica=0):
+        times = _compare_roundings(evidence.reference, fed, wholes, cancelled, step)
+        if not times:
+            continue
+        for key, value in fed.select(step=step, replica=0):
             expected = evidence.reference.get(key.at(WHOLE))
             if key.phase not in STATE or expected is None:
                 continue
@@ -90,25 +91,23 @@ def _list_moved(
 
 
 def _compare_roundings(
-    evidence: Evidence, wholes: _Wholes, cancelled: _Wholes, step: int
+    reference: Trace, fed: Trace, wholes: _Wholes, cancelled: _Wholes, step: int
 ) -> float:
-    """How many times one rounding of the terms is what the replicas' sum is rounded by.
+    """How many times one rounding of the terms is what a device was fed is off by.
 
     At most, of the gradients of a step, and no more than a few: it holds for state of
-    other variables as well. 0 where their sum is off by more than that, or by nothing.
+    other variables as well. 0 where one is off by more than that, or all by nothing.
     """
-    due, times = evidence.fed.due, 0.0
-    if due is None:
-        return 0.0
-    for key, value in due.select(step=step, phase="local_gradient", replica=0):
-        expected = evidence.reference.get(key.at(WHOLE))
-        whole = cancelled.get(key.at(WHOLE), wholes.get(key.at(WHOLE)))
-        if expected is None or whole is None:
+    times = 0.0
+    for key, value in fed.select(step=step, phase="local_gradient", replica=0):
+        whole = key.at(WHOLE)
+        expected, known = reference.get(whole), cancelled.get(whole, wholes.get(whole))
+        if expected is None or known is None:
             return 0.0
-        rounding = find_roundoff(name_value(expected)) * whole.size
-        gap = measure_apart(value, expected)
-        if gap > _FEW * rounding:
+        u, gap = find_roundoff(name_value(expected)), measure_apart(value, expected)
+        # Where terms cancel in part, the shards have more of them than the whole batch.
+        if gap > _FEW * u * max(known.size, measure_shards(reference, whole)):
             return 0.0
-        if key.at(WHOLE) in cancelled and gap:
-            times = max(times, min(rounding / gap, _FEW))
+        if whole in cancelled and gap:
+            times = max(times, min(u * known.size / gap, _FEW))
     return times
