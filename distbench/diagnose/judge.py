@@ -43,6 +43,7 @@ from distbench.diagnose.readings.overflowing import (
 from distbench.diagnose.readings.owners import name_owners
 from distbench.diagnose.readings.reading import Reading
 from distbench.diagnose.readings.unjudged import (
+    note_alone,
     note_dealt_out,
     note_in_full,
     note_metrics,
@@ -96,6 +97,7 @@ def judge(evidence: Evidence) -> Judgement:
         note_unread(evidence.observed),
         note_rows(evidence.reference, rows),
         note_cut(cut),
+        note_alone(evidence),
     ]
     if judgement.status is Status.PASS:
         judgement = _add(judgement, *find_shown(evidence))

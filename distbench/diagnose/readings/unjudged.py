@@ -1,4 +1,4 @@
-"""What a run's notes say of state of the replicas' own, and of what metrics show of it.
+"""What a run's notes say of state that was not judged, and of what metrics show of it.
 
 Each note is one sentence, or `""` where there is nothing to say.
 """
@@ -13,7 +13,7 @@ from distbench.compare.state.read_as_sums import find_dealt_out, list_in_full
 from distbench.details import Compared
 from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence
-from distbench.trace import Trace, TraceKey
+from distbench.trace import STATE, Trace, TraceKey
 from distbench.trace.numbers import densify, measure_errors, measure_finite
 
 _TOLD = 1e-4
@@ -111,3 +111,24 @@ def note_dealt_out(evidence: Evidence, compared: Sequence[Compared]) -> str:
         "added up nor on average what one device adds: what it is made of depends on "
         "how the examples are dealt out, so it was not judged"
     )
+
+
+def note_alone(evidence: Evidence) -> str:
+    """Names state that one device has and no replica, or the other way round."""
+    here, there = (_list_state(t) for t in (evidence.observed, evidence.reference))
+    told = []
+    for found, who, whom in (
+        (there - here, "one device has", "the cluster"),
+        (here - there, "the cluster has", "one device"),
+    ):
+        if found:
+            paths = sorted(found)
+            told.append(
+                f"note: {who} '{paths[0]}'{tell_more(paths)}, and {whom} nothing of "
+                "that name, so it was compared with nothing"
+            )
+    return "; ".join(told)
+
+
+def _list_state(trace: Trace) -> set[str]:
+    return {key.variable for key in trace.values if key.phase in STATE}
