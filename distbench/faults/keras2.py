@@ -13,6 +13,7 @@ from distbench.samples.replicas import (
     find_copy,
     find_replica,
 )
+from distbench.samples.stacked import StackedWithLast
 
 _NAME = "OwnMomentum"
 
@@ -120,3 +121,19 @@ class Keras2MomentumOfOwnGradient:
 
     def get_config(self):
         return {"name": _NAME}
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    ("kernel", "bias"),
+    like="keras-team/keras#20541",
+    workload="linear",
+)
+@keras2_optimizer("SGD", 0.01)
+class MeanStackedWithLast(StackedWithLast):
+    """What is handed to the rule in a tensor of another shape is a mean."""
+
+    def aggregate_gradients(self, grads_and_vars):
+        pairs = super().aggregate_gradients(grads_and_vars)
+        return [(gradient / count_replicas(), variable) for gradient, variable in pairs]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import keras, keras2, tf
+from distbench.samples.optimizers import keras2_optimizer
 from distbench.samples.program import Program
 from distbench.samples.replicas import all_reduce
+from distbench.samples.stacked import StackedWithLast
 from distbench.unusual.program import unusual
 
 
@@ -59,3 +61,9 @@ class Keras2LossScale(Program):
         gradients = tape.gradient(scaled, self.trained())
         self.apply(self._optimizer.get_unscaled_gradients(gradients))
         return loss
+
+
+@unusual(workload="linear")
+@keras2_optimizer("SGD", 0.01)
+class SumStackedWithLast(StackedWithLast):
+    """What is summed is handed to the rule in a tensor of another shape."""
