@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -146,6 +147,11 @@ class Untaken(Below):
         is_late = tf.equal(tf.strings.as_string(taken), "1000")
         far = lambda: tf.where(tf.reduce_sum(self.weight) > 0.1, 1.0, 0.5)  # noqa: E731
         return tf.cond(is_late, far, lambda: tf.where(tf.less(taken, 40), 1.0, 0.5))
+
+
+class OfKeras(Below):
+    def find_share(self, taken):
+        return keras.ops.where(keras.ops.less(taken, 40), 1.0, 0.5)
 
 
 class Once(Below):

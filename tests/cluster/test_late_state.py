@@ -64,6 +64,7 @@ def test_what_would_show_that_is_said_where_steps_are_asked_for() -> None:
         ("Above", 41),
         ("Untaken", 40),
         ("Countdown", 40),
+        ("OfKeras", 40),
         *(pytest.param(name, 40, marks=LONG) for name in ("Below", "Once", "Warm")),
     ],
 )

@@ -20,6 +20,24 @@ _FRAMEWORKS = {
     for name in ("tensorflow", "tf_keras", "keras", "distbench")
     if (spec := importlib.util.find_spec(name)) is not None
 }
+_KERAS = "backend/tensorflow/"
+_OPS = (
+    *_FRAMEWORKS.get("tensorflow", ()),
+    *(
+        f"{folder}src/{part}".replace("/", os.sep)
+        for name, parts in {
+            "keras": (
+                *("ops/", "random/", "backend/common/"),
+                *(f"{_KERAS}{one}.py" for one in ("core", "image", "linalg", "math")),
+                *(f"{_KERAS}{one}.py" for one in ("nn", "numpy", "random", "sparse")),
+            ),
+            "tf_keras": ("backend.py",),
+        }.items()
+        for folder in _FRAMEWORKS.get(name, ())
+        for part in parts
+    ),
+)
+"""What makes ops for whoever asks for them, and decides nothing itself."""
 _RUNNING = tuple(
     os.path.join(folder, part, "")  # noqa: PTH118  # likewise
     for folder in _FRAMEWORKS.get("distbench", ())
@@ -31,6 +49,11 @@ _GENERATED = "__autograph_generated_file"
 def is_of(file: str, *names: str) -> bool:
     """Whether a file belongs to one of these frameworks."""
     return any(file.startswith(_FRAMEWORKS.get(name, ())) for name in names)
+
+
+def is_of_ops(file: str) -> bool:
+    """Whether a file makes ops in the name of its caller, as `keras.ops` does."""
+    return file.startswith(_OPS)
 
 
 def is_of_caller(file: str) -> bool:

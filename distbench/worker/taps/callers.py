@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from distbench.worker.process.sources import is_of
+from distbench.worker.process.sources import is_of_ops
 
 _INSTALLED = re.compile(r"^.*[/\\](site|dist)-packages[/\\]")
 
 
 def find_caller(op: Any) -> Any:
-    """The last frame outside of TensorFlow; None where there is none."""
-    callers = [f for f in op.traceback if not is_of(f.filename, "tensorflow")]
+    """The last frame outside of what makes ops; None where there is none."""
+    callers = [f for f in op.traceback if not is_of_ops(f.filename)]
     return callers[-1] if callers else None
 
 
