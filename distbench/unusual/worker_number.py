@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import tf
+from distbench.samples.optimizers import optimizer
 from distbench.samples.program import ROWS, PenalisedProgram, Program
 from distbench.samples.replicas import make_zeros
 from distbench.samples.servers import find_worker
@@ -126,3 +127,14 @@ class AppliedOnceThreeArePushed(Program):
     def count(self):
         """How many pushes a step is."""
         return 1
+
+
+@unusual(clusters=_SERVED[:1], workload="linear")
+@optimizer("SGD", 0.05)
+class OptimizerThatAsks:
+    """An optimizer asks which worker takes the step, and does the same on all."""
+
+    def apply_gradients(self, grads_and_vars, **options):
+        one = tf.where(find_worker() >= 0, 1.0, 0.0)
+        pairs = [(one * gradient, variable) for gradient, variable in grads_and_vars]
+        return super().apply_gradients(pairs, **options)

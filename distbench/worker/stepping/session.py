@@ -15,6 +15,7 @@ from distbench.trace.shelf import Shelf
 from distbench.worker.families import find_optimizers, install_taps
 from distbench.worker.process.failures import SubjectError, find_cause
 from distbench.worker.process.intercept import hide_from_autograph
+from distbench.worker.process.unsharded import number_worker
 from distbench.worker.state.graphs import calls_python
 from distbench.worker.state.variables import VariableTable, list_state
 from distbench.worker.stepping.kept_state import KeptState
@@ -185,7 +186,7 @@ class Session(KeptState):
 
         def watched(batch: Any) -> Any:
             self.board.begin_replica(batch)
-            with self.draws.enter(batch):
+            with self.draws.enter(batch), number_worker():
                 try:
                     result = function(batch)
                 except Exception as error:

@@ -21,10 +21,10 @@ import tensorflow as tf
 
 from distbench.errors import BadInputError
 from distbench.trace.archive import read_arrays, write_arrays
+from distbench.worker.process.unsharded import leave_unsharded
 from distbench.worker.stepping.program import count_batch, make_arrays
 from distbench.worker.subjects.data_methods import list_data_methods
 from distbench.worker.subjects.digests import Digests
-from distbench.worker.subjects.unsharded import leave_unsharded
 
 _MOST_BATCHES = 512
 """Batches of an epoch that are read at most; what is longer is not counted."""

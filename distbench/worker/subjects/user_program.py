@@ -21,7 +21,6 @@ from distbench.worker.subjects.arguments import check_arguments, check_class
 from distbench.worker.subjects.batches import Batches
 from distbench.worker.subjects.between import Between
 from distbench.worker.subjects.data_methods import list_data_methods
-from distbench.worker.subjects.unsharded import number_worker
 
 _WHOLE = (str, bytes, set, frozenset)
 """Collections that are not taken apart."""
@@ -81,8 +80,7 @@ class UserProgram(Program):
         Raises:
             BadInputError: It returned no loss.
         """
-        with number_worker():
-            loss = call_converted(self._subject.replica_step, batch)
+        loss = call_converted(self._subject.replica_step, batch)
         if loss is None:
             raise BadInputError(
                 f"Train program '{self.name}': replica_step returned "
