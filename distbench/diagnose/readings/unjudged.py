@@ -13,8 +13,13 @@ from distbench.compare.state.read_as_sums import find_dealt_out, list_in_full
 from distbench.details import Compared
 from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence
-from distbench.trace import STATE, Trace, TraceKey
-from distbench.trace.numbers import densify, measure_errors, measure_finite
+from distbench.trace import STATE, Phase, Trace, TraceKey, Value
+from distbench.trace.numbers import (
+    are_equal,
+    densify,
+    measure_errors,
+    measure_finite,
+)
 
 _TOLD = 1e-4
 """What a metric shows is told if it differs by more: rounding leaves less."""
@@ -114,15 +119,17 @@ def note_dealt_out(evidence: Evidence, compared: Sequence[Compared]) -> str:
 
 
 def note_alone(evidence: Evidence) -> str:
-    """Names state that one device has and no replica, or the other way round."""
-    here, there = (_list_state(t) for t in (evidence.observed, evidence.reference))
+    """Names state that moves on one device and no replica has, or the other way."""
+    here, there = evidence.observed, evidence.reference
     told = []
-    for found, who, whom in (
-        (there - here, "one device has", "the cluster"),
-        (here - there, "the cluster has", "one device"),
+    for trace, other, who, whom in (
+        (there, here, "one device has", "the cluster"),
+        (here, there, "the cluster has", "one device"),
     ):
-        if found:
-            paths = sorted(found)
+        paths = sorted(
+            p for p in _list_state(trace) - _list_state(other) if _moves(trace, p)
+        )
+        if paths:
             told.append(
                 f"note: {who} '{paths[0]}'{tell_more(paths)}, and {whom} nothing of "
                 "that name, so it was compared with nothing"
@@ -132,3 +139,14 @@ def note_alone(evidence: Evidence) -> str:
 
 def _list_state(trace: Trace) -> set[str]:
     return {key.variable for key in trace.values if key.phase in STATE}
+
+
+def _moves(trace: Trace, path: str) -> bool:
+    """Whether a step changes some state."""
+    held: dict[tuple[Phase, int], Value] = {}
+    for key, value in trace.values.items():
+        if key.variable == path and key.phase in STATE:
+            first = held.setdefault((key.phase, key.replica), value)
+            if not are_equal(densify(first), densify(value)):
+                return True
+    return False
