@@ -1,8 +1,9 @@
-"""Gradients that are rounded to a narrower dtype before they are summed."""
+"""What is rounded to a narrower dtype before it is summed."""
 
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
+from distbench.faults.state import StatisticsOfAll
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED, OwnReduction, Program
 from distbench.samples.replicas import all_reduce, count_replicas, gather
@@ -126,3 +127,25 @@ class SentInHalfByLargest(OwnReduction):
         """100 by the largest number of any replica."""
         largest = tf.reduce_max(tf.abs(gradient))
         return 100.0 / tf.reduce_max(gather(tf.reshape(largest, [1])))
+
+
+@fault(
+    _NARROW,
+    "variable",
+    ("moving/mean",),
+    like="horovod/horovod#3786",
+    clusters=("mirrored:2", "mwms:3"),
+    warning=True,
+)
+class WideSquaresSentInFloat32(StatisticsOfAll):
+    """A float64 moving mean of squares, of which what is summed travels as float32."""
+
+    kept = "float64"
+
+    def measure(self, features):
+        return super().measure(features**2)
+
+    def add_up(self, own):
+        if count_replicas() == 1:
+            return own
+        return tf.cast(super().add_up(tf.cast(own, tf.float32)), own.dtype)

@@ -49,11 +49,12 @@ class Statistics(Program):
     """A moving mean of the features, as batch normalisation keeps it."""
 
     aggregation, synchronization = "MEAN", "AUTO"
+    kept = "float32"
 
     def build(self, strategy):
         super().build(strategy)
         self.moving = tf.Variable(
-            np.zeros(FEATURES, "float32"),
+            np.zeros(FEATURES, self.kept),
             name="moving/mean",
             trainable=False,
             aggregation=getattr(tf.VariableAggregation, self.aggregation),
@@ -65,7 +66,8 @@ class Statistics(Program):
 
     def replica_step(self, batch):
         loss = super().replica_step(batch)
-        self.moving.assign(0.9 * self.moving + 0.1 * self.measure(batch[1]))
+        features = tf.cast(batch[1], self.kept)
+        self.moving.assign(0.9 * self.moving + 0.1 * self.measure(features))
         return loss
 
     def measure(self, features):

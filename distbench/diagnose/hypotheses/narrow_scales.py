@@ -33,6 +33,8 @@ _LARGEST = {"float16": 65504.0}
 """Of those where addends that cancel may pass it."""
 _FEW = 16
 """Numbers that are looked at before all of them are."""
+_MANY = 2**16
+"""So many factors are tried at most."""
 
 
 def is_multiple(values: Array, dtype: str, own: float) -> bool:
@@ -159,7 +161,9 @@ def _list_factors(found: Array, dtype: str, own: float) -> Array:
     largest = measure_size(found)
     u = find_roundoff(dtype)
     if own * _TOLD_APART > u * u:
-        return _list_kinds(dtype) / largest
+        is_few = 2 * u * _MANY >= 1
+        kinds = _list_kinds(dtype) if is_few else _list_rare_kinds(found, dtype, own)
+        return kinds / largest
     # Ratios of integers below 1/u lie u² apart or more, so the numbers' are known, and
     # the largest is a multiple of all denominators. If one will do, so does the least.
     ratios = 2 * np.frexp(np.abs(found[:_FEW] / largest))[0]
@@ -197,3 +201,50 @@ def _count_bits(count: int, spare: float, dtype: str) -> float:
 def _list_kinds(dtype: str) -> Array:
     """The numbers of a dtype between two powers of two."""
     return 2.0**_EXPONENT * np.arange(0.5, 1.0, find_roundoff(dtype))
+
+
+def _list_rare_kinds(found: Array, dtype: str, own: float) -> Array:
+    """Those of a dtype that has too many, which make another number narrow as well.
+
+    Of some number few do, unless all are small multiples of one, or too little is known
+    of them: then only what was not multiplied is asked for.
+    """
+    largest, u = measure_size(found), find_roundoff(dtype)
+    off = 2 / u * _SCALINGS * own
+    rarest, least = np.arange(0.0), _MANY
+    for ratio in np.unique(2 * np.frexp(np.abs(found[:_FEW] / largest))[0]):
+        made = _list_integers(float(ratio), round(1 / u), off, least)
+        if made is not None:
+            rarest, least = made, made.size
+    plain = math.frexp(largest)[0]
+    return math.ldexp(1.0, _EXPONENT) * np.append(u * rarest, plain)
+
+
+def _list_integers(ratio: float, end: int, off: float, most: int) -> Array | None:
+    """The integers n from end/2 on with n * ratio near another one.
+
+    Each n is a multiple of about the root of the end, and a rest. The fractions that
+    all rests leave are sorted, so those that go with a multiple are found at once.
+
+    Args:
+        ratio: From 1 to 2.
+        end: Twice the first n; a power of two.
+        off: How near.
+        most: None if there are more.
+    """
+    root = 2 ** (end.bit_length() // 2)
+    firsts, rests = np.arange(end // 2, end, root), np.arange(root)
+    fractions = rests * ratio % 1.0
+    order = np.argsort(fractions)
+    around = np.concatenate([fractions[order] + turn for turn in (-1, 0, 1)])
+    wanted = -firsts * ratio % 1.0
+    begins = np.searchsorted(around, wanted - off)
+    counts = np.searchsorted(around, wanted + off, side="right") - begins
+    if np.sum(counts) > most:
+        return None
+    found = [
+        first + order[np.arange(begin, begin + count) % root]
+        for first, begin, count in zip(firsts, begins, counts, strict=True)
+        if count
+    ]
+    return np.concatenate([np.arange(0.0), *found])

@@ -11,7 +11,12 @@ from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import fit_ratio
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.hypotheses.narrow_scales import find_scale, is_scale_told
+from distbench.diagnose.hypotheses.narrow_scales import (
+    ENOUGH_BITS,
+    count_bits,
+    find_scale,
+    is_scale_told,
+)
 from distbench.trace.numbers import Array
 
 Sum = tuple[Array, Sequence[Array]]
@@ -68,6 +73,8 @@ def is_narrow(made: Sum, dtype: str, own: float) -> bool:
         dtype: The narrow dtype.
         own: Unit roundoff of the sum.
     """
+    if count_bits(made[0], dtype, own) < ENOUGH_BITS:
+        return False  # no scale could tell, and of few numbers many would do
     scale = _find_scale(made, dtype, own)
     return scale is not None and is_scale_told(scale, *made, dtype, own)
 
