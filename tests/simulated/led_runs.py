@@ -15,6 +15,7 @@ from distbench.compare.state.measured_noise import measure_noise
 from distbench.evidence import Evidence
 from distbench.split import shard_slices
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
+from distbench.trace.numbers import round_to
 
 SHARDS = (7, 5, 4)
 F = np.float32
@@ -37,6 +38,12 @@ def average(data: Any) -> Any:
     return data.mean(axis=0)
 
 
+def find_measure(counts: bool | None, rounded: str) -> Callable[[Any], Any]:
+    """What one device makes of examples; see `lead`."""
+    measure = add_up if counts else average
+    return (lambda data: round_to(measure(data), rounded)) if rounded else measure
+
+
 def lead(
     evidence: Evidence,
     weights: tuple[float, ...],
@@ -44,6 +51,8 @@ def lead(
     known: bool,
     counts: bool | None = None,
     total: Total = sum,
+    dtype: str = "float32",
+    rounded: str = "",
 ) -> Evidence:
     """The same with a moving mean of the data, made of the shards' by weights.
 
@@ -54,6 +63,8 @@ def lead(
         counts: Whether it is a sum over the examples that is divided by a constant, as
             a shard with its examples twice tells; None if nobody ran one.
         total: How the cluster adds up what each replica's examples make.
+        dtype: That of the moving mean.
+        rounded: The dtype to which one device rounds what is added; empty if to none.
     """
     rng = np.random.default_rng(2)
     sizes = evidence.reference.shards
@@ -62,22 +73,23 @@ def lead(
     twins = [dict(twin.values) for twin in evidence.twins]
     doubled: dict[TraceKey, Any] = {}
 
-    measure = add_up if counts else average
+    info, kind = replace(MOVING, dtype=dtype), np.dtype(dtype).type
+    measure = find_measure(counts, rounded)
 
     def put(into: dict[TraceKey, Any], step: int, value: Any, replica: int) -> None:
         key = TraceKey(step=step, phase="variable", variable="moving", replica=replica)
-        into[key] = np.asarray(value, F)
+        into[key] = np.asarray(value, dtype)
 
-    before = np.ones(3, F)
+    before = np.ones(3, dtype)
     put(reference, INITIAL, before, WHOLE)
     for replica in ALL:
         put(observed, INITIAL, before, replica)
     for step in range(evidence.observed.steps):
-        data = rng.normal(size=(sum(sizes), 3)).astype(F)
+        data = rng.normal(size=(sum(sizes), 3)).astype(F).astype(dtype)
         means = [measure(data[part]) for part in shard_slices(sizes)]
 
         def move(mean: Any, before: Any = before) -> Any:
-            return F(0.75) * before + F(0.25) * mean
+            return kind(0.75) * before + kind(0.25) * mean
 
         for replica, mean in enumerate(means):
             put(reference, step, move(mean), replica)
@@ -92,7 +104,9 @@ def lead(
         put(reference, step, before, WHOLE)
 
     def join(trace: Trace, values: dict[TraceKey, Any]) -> Trace:
-        return replace(trace, variables=(*trace.variables, MOVING), values=values)
+        notes = {**trace.notes, "narrowest": "float32"}
+        variables = *trace.variables, info
+        return replace(trace, variables=variables, values=values, notes=notes)
 
     return change_evidence(
         evidence,
@@ -110,6 +124,8 @@ def make_run(
     known: bool,
     counts: bool | None = None,
     total: Total = sum,
+    dtype: str = "float32",
+    rounded: str = "",
     **setup: Any,
 ) -> Evidence:
     evidence = observe(
@@ -119,7 +135,15 @@ def make_run(
         steps=2,
         **{"shards_known": False, **setup},
     )
-    return lead(evidence, weights, known=known, counts=counts, total=total)
+    return lead(
+        evidence,
+        weights,
+        known=known,
+        counts=counts,
+        total=total,
+        dtype=dtype,
+        rounded=rounded,
+    )
 
 
 def list_led(evidence: Evidence) -> list[Comparison]:

@@ -65,3 +65,45 @@ def test_the_mean_of_what_each_makes_of_its_own_is_foretold() -> None:
         1,
     )
     assert "the mean of what the examples of each replica give" in found.explanation
+
+
+def add_float32(factor: float = 1.0) -> Total:
+    narrow = add_narrow("float32")
+    return lambda parts: factor * np.asarray(narrow(parts), np.float64)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "grouped"])
+def test_a_wide_statistic_may_be_summed_in_float32_on_one_device_too(
+    known: bool,
+) -> None:
+    run = make_run(
+        ADDED,
+        known=known,
+        counts=True,
+        total=add_float32(),
+        dtype="float64",
+        rounded="float32",
+    )
+    judgement = judge(run)
+    assert (judgement.status, list(judgement.findings)) == (Status.PASS, [])
+
+
+@pytest.mark.parametrize("rounded", ["", "float32"])
+def test_a_wide_statistic_that_is_more_wrong_than_that_fails(rounded: str) -> None:
+    run = make_run(
+        ADDED,
+        known=True,
+        counts=True,
+        total=add_float32(1 + 2.0**-14),
+        dtype="float64",
+        rounded=rounded,
+    )
+    assert judge(run).status is Status.FAIL
+
+
+def test_a_wide_statistic_that_the_cluster_alone_rounds_is_a_warning() -> None:
+    run = make_run(ADDED, known=True, counts=True, total=add_float32(), dtype="float64")
+    judgement = judge(run)
+    (found,) = judgement.findings
+    assert (found.code, judgement.status) == ("lower-precision", Status.PASS)
+    assert "rounded to float32 on the way" in found.explanation

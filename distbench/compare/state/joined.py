@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from distbench.compare.arrays.bounds import bound_sum, find_roundoff
 from distbench.compare.arrays.likeness import find_half
 from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.nature.lost import measure_lost
 from distbench.compare.state.led_shards import Led, collect_led, weigh_by_size
 from distbench.evidence import Evidence
 from distbench.trace import TraceKey
@@ -61,7 +65,8 @@ def find_alike(evidence: Evidence, key: TraceKey) -> Array | None:
         What is nearest to the whole batch's of all that may be made of them. None if
         that is not alike in half of the digits of what the step changes, as far as it
         leaves that, or no shard was run alone: what is left between them is more than
-        rounding then.
+        rounding then. Of a state wider than what the model computes in, as a float64
+        total in one of float32, the digits are those: a step may sum it in them.
     """
     whole, led = evidence.reference.get(key), collect_led(evidence, key, BITWISE)
     if whole is None or led is None:
@@ -72,4 +77,35 @@ def find_alike(evidence: Evidence, key: TraceKey) -> Array | None:
     left = measure_size(nearest - due)
     # What starts from a number that stands for nothing known loses that.
     change = min(measure_size(due - led.before), measure_size(due))
-    return nearest if left <= find_half(name_value(whole)) * change else None
+    half = find_half(_find_dtype(evidence, name_value(whole)))
+    return nearest if left <= half * change else None
+
+
+def bound_narrow_sum(evidence: Evidence, key: TraceKey, dtype: str) -> float:
+    """What is lost of state if a step sums in fewer digits than the state's own.
+
+    What each shard changes is rounded, and so is each sum of these, on one device and
+    on a cluster. 0 where a step computes in no fewer.
+
+    Args:
+        evidence: What was seen.
+        key: The state after a step; replica `WHOLE`.
+        dtype: That of the state.
+    """
+    led, computed = collect_led(evidence, key, BITWISE), _find_dtype(evidence, dtype)
+    if led is None or computed == dtype:
+        return 0.0
+    changes = np.sum([np.abs(shard - led.before) for shard in led.shards], axis=0)
+    u = find_roundoff(computed)
+    return measure_size(bound_sum(changes, len(led.shards) + 2, u))
+
+
+def _find_dtype(evidence: Evidence, dtype: str) -> str:
+    """The dtype in which a step computes some state: its own, or one of fewer digits.
+
+    Where all variables have more than that, what is lost is allowed anyway. Counts in
+    whole numbers do not round.
+    """
+    own, narrowest = find_roundoff(dtype), evidence.narrowest
+    is_wider = 0 < own < find_roundoff(narrowest) and not measure_lost(evidence)
+    return narrowest if is_wider else dtype

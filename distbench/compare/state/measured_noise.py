@@ -13,10 +13,10 @@ import numpy as np
 from distbench.compare.arrays.aligned import align_values
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.likeness import find_half
-from distbench.compare.arrays.noise import Noise, Whole
+from distbench.compare.arrays.noise import Limits, Noise, Whole
 from distbench.compare.arrays.spoilt import list_spoilt
 from distbench.compare.state.cancelled import find_cancelled
-from distbench.compare.state.joined import find_alike
+from distbench.compare.state.joined import bound_narrow_sum, find_alike
 from distbench.compare.state.leading import is_trained
 from distbench.compare.state.led_by_rounding import find_led_by_rounding
 from distbench.compare.state.order import (
@@ -77,7 +77,7 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
             if pool not in queues:
                 samples[False].setdefault(pool, []).extend(found)
         limits = limit(samples[False])
-    joined = _add_joined(evidence, samples[False], wholes)
+    joined = _add_joined(evidence, samples[False], wholes, limits)
     wider = {
         place: (max(found[0], limits.get(place, found)[0]), found[1])
         for place, found in limit(joined).items()
@@ -233,12 +233,18 @@ def _compare_twin(
 
 
 def _add_joined(
-    evidence: Evidence, samples: Samples, wholes: Mapping[TraceKey, Whole]
+    evidence: Evidence,
+    samples: Samples,
+    wholes: Mapping[TraceKey, Whole],
+    limits: Limits,
 ) -> Samples:
     """Samples of what the examples lead, with those of it as shards make it.
 
     What is left to the whole batch's is rounding. Twins repeat what is added and taken
     away again, and shards do not; see `joined`. Where they do they prove nothing.
+    If that is more than twins show of state that is wider than what a step computes in,
+    it may be a sum in fewer digits: these may leave little by chance, so all that they
+    may lose is added.
     """
     more: Samples = {}
     shared = {v.path for v in evidence.reference.variables if v.synchronised}
@@ -250,5 +256,10 @@ def _add_joined(
         joined = find_alike(evidence, key)
         if joined is not None:
             value = evidence.reference.values[key]
-            add_sample(more, key, value, densify(value), joined, whole.size)
+            due, dtype = densify(value), name_value(value)
+            pool = key.phase, key.variable, key.call
+            shown = limits.get((pool, key.step), (0.0, 0.0))[0] * whole.size
+            is_more = measure_distance(joined, due) > shown
+            lost = bound_narrow_sum(evidence, key, dtype) if is_more else 0.0
+            add_sample(more, key, value, due, joined, whole.size, lost)
     return {pool: [*samples.get(pool, ()), *found] for pool, found in more.items()}

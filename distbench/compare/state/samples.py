@@ -49,6 +49,7 @@ def add_sample(
     expected: Array,
     seen: Array,
     size: float,
+    more: float = 0.0,
 ) -> None:
     """Add how far a value lies from another one.
 
@@ -59,9 +60,10 @@ def add_sample(
         expected: It in float64.
         seen: The other one.
         size: What its rounding is relative to.
+        more: What may be lost besides.
     """
     u = find_roundoff(name_value(base))
-    error = _measure_noise(seen, expected, size) + u
+    error = _measure_noise(seen, expected, size) + u + (more / size if more else 0.0)
     # The ratio of a state to itself says nothing of the step.
     fit = None if key.phase in STATE else fit_ratio(seen, expected)
     ratio = 0.0 if fit is None else fit.ratio - 1
