@@ -13,8 +13,8 @@ from distbench.compare.arrays.measure import BITWISE
 from distbench.compare.arrays.pair import GLOBAL, Pair
 from distbench.diagnose.causes.rank import find_best
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.hypotheses.followed import explain_by_summed_copies
 from distbench.diagnose.hypotheses.register import list_hypotheses
+from distbench.diagnose.hypotheses.summed_ends import explain_by_summed_ends
 from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
 
 N, KEPT = 2, 0.9
@@ -245,7 +245,7 @@ def test_an_average_whose_old_value_is_added_up_is_no_sum_of_what_it_follows() -
 
 
 def test_nor_is_one_that_goes_nearly_as_far_as_the_sum() -> None:
-    assert not list(explain_by_summed_copies(make_context(go_nearly_to_sum, HEAD)))
+    assert not list(explain_by_summed_ends(make_context(go_nearly_to_sum, HEAD)))
 
 
 def test_one_that_stays_where_it_is_has_its_turn_in_other_steps() -> None:

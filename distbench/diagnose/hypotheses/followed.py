@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.state.leading import has_gradient
 from distbench.diagnose.clues.cases import find_base
@@ -18,8 +16,6 @@ from distbench.diagnose.hypotheses.late import LATE_READ
 from distbench.trace import WHOLE, Phase, TraceKey, VariableInfo
 from distbench.trace.numbers import Array, densify
 
-_LEAST = 1e-3
-"""Of a share of an old value that is no larger nothing is known: it may be rounding."""
 _Find = Callable[[Pair], Array]
 
 
@@ -275,62 +271,3 @@ def _list_ends(context: Context, variable: str) -> tuple[_Find, _Find]:
         return find_base(case) if value is None else densify(value)
 
     return find_before, find_after
-
-
-def explain_by_summed_copies(context: Context) -> Iterator[Hypothesis]:
-    """What a variable goes to is N times what it should be: a sum of equal copies.
-
-    One device leaves e = κ b + x, where b is the variable before the step and x what
-    it follows; the cluster leaves κ b + N x = N e - (N - 1) κ b. What is followed need
-    not be seen: κ alone is fitted. A trained variable that is set to what came out, as
-    Lookahead does, has it as well.
-    """
-    n = context.replicas
-    if n == 1:
-        return
-    predicted: dict[int, Array] = {}
-    for _, cases in _list_followers(context, "variable"):
-        rows = [
-            Row(
-                number=number,
-                target=case.observed - n * case.expected,
-                features=(-(n - 1) * find_base(case),),
-            )
-            for number, case in cases
-        ]
-        kept = fit_weights(rows)
-        if kept is None or not _LEAST < kept[0] < 1 - _LEAST:
-            continue
-        if not leaves_nothing(rows, kept):  # of steps that are nearly N times as long
-            continue
-        for number, case in cases:
-            due = n * case.expected - (n - 1) * float(kept[0]) * find_base(case)
-            predicted[number] = due
-    if not predicted:
-        return
-    for number, case in context.list_cases():
-        if number not in predicted:
-            source = _find_source(context, case, predicted)
-            if source is not None:
-                predicted[number] = predicted[source]
-    yield Hypothesis(
-        code="scale-error",
-        predicted=predicted,
-        detail=f"what it goes a part of the way to is {n} times as large: the "
-        "replicas' copies, which are equal, are added up",
-        ratio=float(n),
-    )
-
-
-def _find_source(context: Context, case: Pair, numbers: dict[int, Array]) -> int | None:
-    """The one of some cases whose value another variable was set to."""
-    for number in numbers:
-        other = context.cases[number]
-        if other.key != replace(case.key, variable=other.key.variable):
-            continue
-        # What is due is known from two runs of one device, which round otherwise.
-        if np.array_equal(other.observed, case.observed) and context.are_near(
-            case, other.expected, case.expected
-        ):
-            return number
-    return None

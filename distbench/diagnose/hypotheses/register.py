@@ -84,6 +84,7 @@ from distbench.diagnose.hypotheses import (
     statistics,
     steered,
     still_rows,
+    summed_ends,
     terms,
     traced,
     update,
@@ -176,7 +177,7 @@ CAUSES: tuple[Explain, ...] = (
     followed.explain_by_kept_end,
     statistics.explain_by_statistics,
     update.explain_by_unseen_sum,
-    followed.explain_by_summed_copies,
+    summed_ends.explain_by_summed_ends,
     repeated.explain_by_repeated_update,
     # Of a rule that is linear N updates are one of N times the sum.
     by_hand.explain_by_sum,
