@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,20 @@ def test_what_is_added_in_a_narrow_dtype_is_a_warning(known: bool) -> None:
     assert (found.code, found.phase) == ("lower-precision", "variable")
     assert judgement.status is Status.PASS
     assert "rounded to bfloat16 on the way" in found.explanation
+
+
+@pytest.mark.parametrize("off", [0.0, 0.05], ids=["right", "wrong"])
+def test_a_statistic_that_is_rounded_as_a_whole_is_a_warning(off: float) -> None:
+    run = make_run(ADDED, known=True, counts=True)
+    values = {
+        key: round_to(np.asarray(value) + off, "bfloat16")
+        if key.variable == "moving"
+        else value
+        for key, value in run.observed.values.items()
+    }
+    judgement = judge(replace(run, observed=replace(run.observed, values=values)))
+    assert judgement.status is (Status.FAIL if off else Status.PASS)
+    assert ("lower-precision" in {f.code for f in judgement.findings}) is not bool(off)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     if uneven:
         return tuple(cause for part in uneven for cause in explain_cases(part))
     if best is not None and best.full:
-        return (_adopt(context, best),)
+        return _explain_each(context, best)
     for left_out in (leave_out_followers, leave_out_steered):
         led = left_out(context)
         if led.cases and len(led.cases) < len(context.cases):
@@ -92,6 +92,19 @@ def _find_shown(context: Context) -> Ranked | None:
             return replace(best, hypothesis=told)
         found = found or replace(best, hypothesis=told)
     return found
+
+
+def _explain_each(context: Context, best: Ranked) -> tuple[Explained, ...]:
+    """A cause of everything; each variable's own where that foretells no number.
+
+    What is known of some variables would be lost in what is said of all.
+    """
+    if best.hypothesis.foretells:
+        return (_adopt(context, best),)
+    found = [
+        _adopt(part, _find_best(part) or best) for part in context.part_by_variable()
+    ]
+    return _join_alike(sorted(found, key=lambda cause: not cause.foretells))
 
 
 def _explain_apart(context: Context, apart: Ranked) -> tuple[Explained, ...]:
@@ -315,10 +328,10 @@ def _adopt(context: Context, best: Ranked) -> Explained:
 
 
 def _join_alike(causes: Sequence[Explained]) -> tuple[Explained, ...]:
-    """One cause for each code."""
-    found: dict[str, list[Explained]] = {}
+    """One cause for each code, and one more for what foretells no number."""
+    found: dict[tuple[str, bool], list[Explained]] = {}
     for cause in causes:
-        found.setdefault(cause.code, []).append(cause)
+        found.setdefault((cause.code, cause.foretells), []).append(cause)
     return tuple(_join(parts) for parts in found.values())
 
 
@@ -332,7 +345,6 @@ def _join(parts: Sequence[Explained]) -> Explained:
         detail=join_details([(p.detail, p.cases[0].key.variable) for p in parts]),
         cases=cases,
         confidence=weight / len(cases),
-        foretells=all(part.foretells for part in parts),
         replicas=first.replicas if same else None,
         ratio=first.ratio if all(p.ratio == first.ratio for p in parts) else None,
     )

@@ -176,8 +176,12 @@ CAUSES: tuple[Explain, ...] = (
     followed.explain_by_other_turn,
     followed.explain_by_kept_end,
     statistics.explain_by_statistics,
-    update.explain_by_unseen_sum,
     summed_ends.explain_by_summed_ends,
+    precision.explain_by_rounding,
+    # Behind all that foretell the numbers of a statistic: what comes later is about
+    # updates, whose lengths would be fitted to it.
+    statistics.explain_by_unknown_statistic,
+    update.explain_by_unseen_sum,
     repeated.explain_by_repeated_update,
     # Of a rule that is linear N updates are one of N times the sum.
     by_hand.explain_by_sum,
@@ -188,7 +192,6 @@ CAUSES: tuple[Explain, ...] = (
     decay.explain_by_decayed_replay,
     signed_decay.explain_by_signed_decay,
     update.explain_by_counter,
-    precision.explain_by_rounding,
     clipping.explain_by_clip,
     clips_of_sums.explain_by_clip_of_mean,
     clips_of_sums.explain_by_clip_of_none,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -21,6 +21,7 @@ from distbench.diagnose.clues.fit import (
     fit_weights,
     leaves_nothing,
     list_step_errors,
+    make_error,
     predict_cases,
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
@@ -33,6 +34,10 @@ _SAME = 1e-4
 """Only asks which number a fitted one is; whether anything is wrong is decided."""
 _CODE = "statistics-not-synchronized"
 _WORDS = "what is meant to be made of the whole batch is not"
+_NOR = (
+    ", nor is it what the examples of one replica give, or the mean of what those of "
+    "each do"
+)
 _MEANT = f"Where that is meant, say so with --expect {_CODE}."
 _ADVICE_OF_ALL = (
     "Make it of what is summed over all replicas (all_reduce) or gathered, the count "
@@ -89,6 +94,7 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
         )
         return
     yield from _explain_by_share(context, predicted)
+    yield from _explain_by_kept_part(context, predicted)
     means = {
         number: mean
         for number in predicted
@@ -100,28 +106,30 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
         detail=f"{_WORDS}: it is the mean of what the examples of each replica give",
         advice=_ADVICE_OF_ALL,
     )
-    yield _leave_open(context, predicted)
 
 
-def _leave_open(context: Context, statistics: Mapping[int, Array]) -> Hypothesis:
+def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
     """Says of statistics of which nothing foretells a number that they are wrong.
 
     Replicas that hold the same exchange something, whatever it is.
     """
-    cases = [context.cases[number] for number in statistics]
+    if context.phase != "variable":
+        return
+    statistics = dict(_list_statistics(context))
+    if not statistics:
+        return
     copies: dict[TraceKey, list[Array]] = {}
-    for case in cases:
+    for case in statistics.values():
         copies.setdefault(case.key.at(WHOLE), []).append(case.observed)
     is_alike = all(
         len(held) == context.replicas
         and all(np.array_equal(one, held[0]) for one in held)
         for held in copies.values()
     )
-    return Hypothesis(
+    yield Hypothesis(
         code=_CODE,
-        predicted=statistics,
-        detail=f"{_WORDS}, nor is it what the examples of one replica give, or the "
-        "mean of what those of each do",
+        predicted={number: case.observed for number, case in statistics.items()},
+        detail=f"{_WORDS}{_NOR}",
         advice=_ADVICE_OPEN if is_alike else "",
         foretells=False,
     )
@@ -222,6 +230,25 @@ def _explain_by_share(
         detail=f"what examples make of it is right, but it goes {times:.6g} times as "
         "far to that: its momentum is another one",
         ratio=times,
+    )
+
+
+def _explain_by_kept_part(
+    context: Context, statistics: Collection[int]
+) -> Iterator[Hypothesis]:
+    """Statistics that take what is due, and keep another part of what they held."""
+    cases = [(number, context.cases[number]) for number in statistics]
+    rows = [make_error(number, case, find_base(case)) for number, case in cases]
+    weights = fit_weights(rows)
+    if weights is None or not leaves_nothing(rows, weights):
+        return
+    more = float(weights[0])
+    yield Hypothesis(
+        code="hyperparameter-differs",
+        predicted=predict_cases(context.cases, rows, weights),
+        detail=f"what examples add to it is right, but it keeps {abs(more):.6g} times "
+        f"its old value too {'much' if more > 0 else 'little'}: its momentum is "
+        "another one",
     )
 
 
