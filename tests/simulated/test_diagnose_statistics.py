@@ -155,6 +155,48 @@ def test_the_least_of_sums_is_averaged_if_some_step_keeps_a_sum(falls: bool) -> 
     assert (cause.code == "mean-instead-of-sum") == falls
 
 
+def test_what_is_known_of_one_statistic_is_told_beside_an_unknown_one() -> None:
+    due = {"odd": CURVED, "mean": CURVED}
+    seen: Copies = {"odd": [np.tanh(TOTAL)] * N, "mean": [TOTAL / N] * N}
+    context = make_context(due, seen, led=tuple(due))
+    known, unknown = explain_cases(double_shards(context, 1))
+    assert "the mean of what the examples of each replica give" in known.detail
+    assert "nor is it" in unknown.detail
+    assert (known.foretells, unknown.foretells) == (True, False)
+    assert {case.key.variable for case in known.cases} == {"mean"}
+    assert {case.key.variable for case in unknown.cases} == {"odd"}
+
+
+def test_nothing_is_said_of_shards_that_nobody_ran() -> None:
+    context = make_context({"odd": CURVED}, {"odd": [OTHER] * N}, led=("odd",))
+    reference = context.evidence.reference
+    values = {k: v for k, v in reference.values.items() if k.replica == WHOLE}
+    reference = replace(reference, values=values)
+    evidence = change_evidence(context.evidence, reference=reference)
+    [cause] = explain_cases(replace(context, evidence=evidence))
+    assert (cause.code, cause.foretells) == ("statistics-not-synchronized", False)
+    assert "nor is it" not in cause.detail
+
+
+@pytest.mark.parametrize(
+    ("due", "kept", "code"),
+    [
+        pytest.param(CURVED, 0.9, "statistics-not-synchronized", id="part-of-the-way"),
+        pytest.param(CURVED, 1.0, "statistics-not-synchronized", id="added"),
+        pytest.param(TOTAL / N, 0.9, "scale-error", id="even-shards"),
+        pytest.param(TOTAL - 0.9 * BASE, 0.8, "hyperparameter-differs", id="a-sum"),
+    ],
+)
+def test_a_statistic_that_goes_to_the_sum_of_means_is_told(
+    due: np.ndarray, kept: float, code: str
+) -> None:
+    """Of each shard the old value is in what it leaves. A sum that is due is right."""
+    held = TOTAL - (N - 1) * kept * BASE
+    context = make_context({"mean": due}, {"mean": [held] * N}, led=("mean",))
+    [cause] = explain_cases(double_shards(context, 1))
+    assert (cause.code, cause.foretells) == (code, True)
+
+
 def double_shards(context: Context, times: int) -> Context:
     """The same with what shards leave of every example twice.
 

@@ -99,6 +99,17 @@ def test_a_double_tells_what_adds_up_where_the_loss_follows_the_grouping(
     assert codes == ([] if code is None else [code])
 
 
+def test_a_replica_is_named_where_another_one_gives_the_same_in_some_step() -> None:
+    """As of a few counts."""
+    evidence = make_run((1.0, 0.0, 0.0), known=True)
+    place = TraceKey(step=0, phase="variable", variable="moving", replica=0)
+    values = dict(evidence.reference.values)
+    values[replace(place, replica=1)] = values[place]
+    reference = replace(evidence.reference, values=values)
+    (found,) = judge(replace(evidence, reference=reference)).findings
+    assert "what the examples of replica 0 alone give" in found.explanation
+
+
 @pytest.mark.parametrize(
     ("times", "start", "code"),
     [

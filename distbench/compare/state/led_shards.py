@@ -69,17 +69,30 @@ class Led:
         """
         found: dict[int, int] = {}
         for replica, copy in self.copies:
-            near = [r for r, s in enumerate(self.shards) if self.is_near(copy, s)]
+            near = self.list_near(copy)
             if len(near) != 1:
                 return {}
             found[replica] = near[0]
         return found
+
+    def list_near(self, copy: Array) -> list[int]:
+        """The replicas of which the shard alone gives what a copy holds."""
+        return [r for r, s in enumerate(self.shards) if self.is_near(copy, s)]
 
 
 def find_leader(evidence: Evidence, pair: Pair) -> int | None:
     """The one replica whose examples alone give what was observed, if there is one."""
     led = collect_led(evidence, pair.key.at(WHOLE), pair.margin)
     return None if led is None else led.find_leaders().get(pair.key.replica)
+
+
+def list_leaders(evidence: Evidence, pair: Pair) -> list[int] | None:
+    """All replicas of which the examples alone give what was observed.
+
+    None where it is not known what they give.
+    """
+    led = collect_led(evidence, pair.key.at(WHOLE), pair.margin)
+    return None if led is None else led.list_near(pair.observed)
 
 
 def find_averaged(evidence: Evidence, pair: Pair) -> Array | None:

@@ -11,9 +11,9 @@ import numpy as np
 from distbench.compare.state.leading import is_led, is_trained, shows_gradients
 from distbench.compare.state.led_shards import (
     find_averaged,
-    find_leader,
     find_mean,
     is_doubled,
+    list_leaders,
 )
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context, Numbered
@@ -84,9 +84,7 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     )
     yield from _explain_by_division(context, predicted)
     yield from explain_by_narrow_sums(context, predicted)
-    leaders = {find_leader(context.evidence, context.cases[i]) for i in predicted}
-    if None not in leaders:
-        one = f"replica {leaders.pop()}" if len(leaders) == 1 else "one replica"
+    if one := _name_leader(context, predicted):
         yield Hypothesis(
             code=_CODE,
             predicted=predicted,
@@ -108,6 +106,22 @@ def explain_by_statistics(context: Context) -> Iterator[Hypothesis]:
     )
 
 
+def _name_leader(context: Context, statistics: Collection[int]) -> str:
+    """The one replica, or one for each value, that alone gives what is held.
+
+    Several may give the same, as of a few counts. Where all of them do in all steps,
+    each gives the mean of all as well.
+    """
+    found = [
+        frozenset(list_leaders(context.evidence, context.cases[number]) or ())
+        for number in statistics
+    ]
+    if not all(found) or all(len(near) == context.replicas for near in found):
+        return ""
+    common = sorted(frozenset.intersection(*found))
+    return f"replica {common[0]}" if len(common) == 1 else "one replica"
+
+
 def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
     """Says of statistics of which nothing foretells a number that they are wrong.
 
@@ -126,10 +140,13 @@ def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
         and all(np.array_equal(one, held[0]) for one in held)
         for held in copies.values()
     )
+    is_known = all(
+        find_mean(context.evidence, case) is not None for case in statistics.values()
+    )
     yield Hypothesis(
         code=_CODE,
         predicted={number: case.observed for number, case in statistics.items()},
-        detail=f"{_WORDS}{_NOR}",
+        detail=f"{_WORDS}{_NOR if is_known else ''}",
         advice=_ADVICE_OPEN if is_alike else "",
         foretells=False,
     )
