@@ -109,7 +109,7 @@ def judge(evidence: Evidence) -> Judgement:
             note_metrics(evidence, judgement.compared),
             note_shown(evidence),
             note_in_full(evidence),
-            note_dealt_out(evidence, judgement.compared),
+            note_dealt_out(evidence, noise, judgement.compared),
             note_not_finite(evidence.reference),
         ]
     return replace(judgement, message="; ".join(filter(None, notes)))

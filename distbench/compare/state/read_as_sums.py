@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import groupby
 
 import numpy as np
 
 from distbench.compare.arrays.changes import Changes, list_changes
+from distbench.compare.arrays.noise import Noise
 from distbench.compare.arrays.ratio import SAME
+from distbench.compare.state.totals import find_allowed
 from distbench.evidence import Evidence
-from distbench.trace.numbers import are_equal, measure_gap, measure_size
+from distbench.trace.numbers import are_equal, measure_size
 
 
 def list_in_full(evidence: Evidence) -> tuple[str, ...]:
@@ -28,7 +31,7 @@ def list_in_full(evidence: Evidence) -> tuple[str, ...]:
 
 
 def find_dealt_out(
-    evidence: Evidence, judged: Collection[tuple[str, int]]
+    evidence: Evidence, noise: Noise, judged: Collection[tuple[str, int]]
 ) -> tuple[str, int] | None:
     """A variable whose copies make up another gain than one device's, unjudged.
 
@@ -37,21 +40,26 @@ def find_dealt_out(
 
     Args:
         evidence: What was seen.
+        noise: Of the single-device run.
         judged: Variables that were held against something, and the steps.
 
     Returns:
         The variable, and the first such step; None where there is none.
     """
-    for changes in _list_sums(evidence):
-        gain, path, step = changes.whole.change, changes.info.path, changes.key.step
-        if (path, step) in judged or _is_full(changes):
-            continue
-        gained = np.sum([copy.change for copy in changes.replicas], axis=0)
-        # Something may count the updates, and divide by them.
-        allowed = SAME * measure_size(gain)
-        may_be = (gained, gained / len(changes.replicas))
-        if all(measure_gap(each, gain) > allowed for each in may_be):
-            return path, step
+    for path, group in groupby(_list_sums(evidence), lambda c: c.info.path):
+        steps = list(group)
+        # Of a gain that cancels all is rounding, which one step may happen not to show.
+        rounding = find_allowed(noise, steps[-1], steps[-1].replicas)
+        for changes in steps:
+            gain, step = changes.whole.change, changes.key.step
+            if (path, step) in judged or _is_full(changes):
+                continue
+            gained = np.sum([copy.change for copy in changes.replicas], axis=0)
+            allowed = SAME * measure_size(gain) + rounding
+            # Something may count the updates, and divide by them.
+            may_be = (gained, gained / len(changes.replicas))
+            if all(np.any(np.abs(each - gain) > allowed) for each in may_be):
+                return path, step
     return None
 
 

@@ -102,7 +102,7 @@ def list_extremes(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, str]]
     """
     for changes in _list_without_way(evidence, noise):
         copies = changes.replicas
-        allowed = _find_noise(noise, changes) + _measure_rounding(changes, copies)
+        allowed = find_allowed(noise, changes, copies)
         if _are_extremes(noise, changes) and (
             is_extreme(changes, copies, allowed) or _is_sum(changes, allowed)
         ):
@@ -119,7 +119,7 @@ def list_given_alike(evidence: Evidence, noise: Noise) -> Iterator[tuple[int, st
         if not change_alike(changes.replicas):
             continue
         own = changes.replicas[:1]
-        allowed = _find_noise(noise, changes) + _measure_rounding(changes, own)
+        allowed = find_allowed(noise, changes, own)
         if np.all(np.abs(own[0].change - changes.whole.change) <= allowed):
             yield changes.key.step, changes.info.path
 
@@ -158,7 +158,7 @@ def _holds_extremes(noise: Noise, changes: Changes) -> bool:
 def _are_extremes(noise: Noise, changes: Changes) -> bool:
     """Whether one device has the largest, or smallest, of what the shards leave."""
     shards = changes.shards
-    allowed = _find_noise(noise, changes) + _measure_rounding(changes, shards)
+    allowed = find_allowed(noise, changes, shards)
     return is_extreme(changes, shards, allowed)
 
 
@@ -258,7 +258,7 @@ def _find_way(
     if changes.is_shared:
         return "each", np.zeros_like(changes.whole.change)
     n = len(changes.shards)
-    allowed = _find_noise(noise, changes) + _measure_rounding(changes, changes.shards)
+    allowed = find_allowed(noise, changes, changes.shards)
 
     def measure(weights: Sequence[float]) -> Array:
         parts = [w * c.change for w, c in zip(weights, changes.shards, strict=True)]
@@ -283,22 +283,26 @@ def _bound_total(
     """Noise of one device, what its own split leaves, and the replicas' roundings."""
     if noise.exact or _is_representable(evidence, changes, rest):
         return BITWISE
-    rounding = _measure_rounding(changes, changes.replicas)
-    return Margin(bound=_find_noise(noise, changes) + rest + rounding)
+    return Margin(bound=rest + find_allowed(noise, changes, changes.replicas))
 
 
-def _find_noise(noise: Noise, changes: Changes) -> Array | float:
-    """Noise of all steps so far: nothing sets a replica's own state right between."""
+def find_allowed(noise: Noise, changes: Changes, copies: Sequence[Copy]) -> Array:
+    """How far what copies make up may lie from the whole's, by rounding alone.
+
+    Noise is that of all steps so far: nothing sets a replica's own state right between.
+    Copies are stored rounded besides, before and after: |fl(x) - x| ≤ u |fl(x)|.
+
+    Args:
+        noise: Of the single-device run.
+        changes: What the step does to each copy.
+        copies: Those that make it up.
+    """
     key, after = changes.key, changes.whole.after
     steps = range(key.step + 1)
-    return sum(noise.find_margin(replace(key, step=s), after).bound for s in steps)
-
-
-def _measure_rounding(changes: Changes, copies: Sequence[Copy]) -> Array:
-    """Copies are stored rounded, before and after: |fl(x) - x| ≤ u |fl(x)|."""
+    own = sum(noise.find_margin(replace(key, step=s), after).bound for s in steps)
     u = find_roundoff(changes.info.dtype)
     sizes = [np.abs(copy.before) + np.abs(copy.after) for copy in copies]
-    return np.asarray(u * np.sum(sizes, axis=0))
+    return np.asarray(own + u * np.sum(sizes, axis=0))
 
 
 def _is_representable(evidence: Evidence, changes: Changes, rest: Array) -> bool:

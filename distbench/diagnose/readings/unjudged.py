@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from distbench.compare.arrays.noise import Noise
 from distbench.compare.state.read_as_sums import find_dealt_out, list_in_full
 from distbench.details import Compared
 from distbench.diagnose.names import tell_more
@@ -98,16 +99,19 @@ def note_in_full(evidence: Evidence) -> str:
     )
 
 
-def note_dealt_out(evidence: Evidence, compared: Sequence[Compared]) -> str:
+def note_dealt_out(
+    evidence: Evidence, noise: Noise, compared: Sequence[Compared]
+) -> str:
     """Names a variable that is read as a sum, and of which shards do not tell the sum.
 
     Args:
         evidence: What was seen.
+        noise: Of the single-device run.
         compared: What was held against what.
     """
     if evidence.tier == "exact":
         return ""  # what copies start a step from is not their own there
-    found = find_dealt_out(evidence, {(c.variable, c.step) for c in compared})
+    found = find_dealt_out(evidence, noise, {(c.variable, c.step) for c in compared})
     if found is None:
         return ""
     path, step = found
