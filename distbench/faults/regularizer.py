@@ -53,6 +53,17 @@ class AbsolutePenaltyOnEveryReplica(WholePenalty, PenalisedProgram):
 
 
 @fault(
+    "regularizer-not-scaled", "local_gradient", _WHERE, like="keras-team/keras#20609"
+)
+class HalfOfElasticPenaltyOnEveryReplica(PenalisedProgram):
+    """The L1 part of a penalty is shared out; every replica adds all of the L2 part."""
+
+    def share_penalty(self, penalty):
+        sizes = [tf.reduce_sum(tf.abs(v)) for v in (self.second, self.head)]
+        return penalty + 0.05 * tf.add_n(sizes) / count_replicas()
+
+
+@fault(
     "regularizer-not-scaled",
     "local_gradient",
     _WHERE,

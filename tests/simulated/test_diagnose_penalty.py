@@ -8,8 +8,19 @@ import numpy as np
 import pytest
 from training_simulator import KERNEL, TRAINED, Fault, Setup, Simulation
 
+from distbench.compare.arrays.measure import BITWISE
+from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.pull import Pull, apply_pull, fit_pull
+from distbench.diagnose.clues.context import Context
+from distbench.diagnose.hypotheses.penalty_counts import (
+    Counts,
+    find_counts,
+    join_counts,
+    tell_counts,
+)
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
+from distbench.trace import WHOLE, TraceKey
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["shards-known", "program"])
@@ -49,7 +60,7 @@ def test_a_penalty_of_another_weight_is_told_of_a_single_replica(times: float) -
     [
         (1.0, "counts 2 times in place of once", "by num_replicas_in_sync"),
         (1 / 4, "counts 0.5 times in place of once", "no more than once"),
-        (0.0, "is left out", "no more than once"),
+        (0.0, "is left out", "to what each replica differentiates"),
     ],
 )
 def test_how_often_a_penalty_counts_is_told_by_what_shards_alone_have(
@@ -78,3 +89,69 @@ def let_shards_have_all(evidence: Evidence, setup: Setup) -> Evidence:
         reference=replace(evidence.reference, values=values),
         measure=replace(evidence.measure, shards_known=False),
     )
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((2, 1), "the L2 part counts 2 times in place of once, the L1 part is right"),
+        ((1, 0.5), "the L2 part is right, the L1 part counts 0.5 times in place of"),
+        ((0, 1), "the L2 part is left out, the L1 part is right"),
+        ((3, 3), "a penalty on the variable counts 3 times in place of once"),
+    ],
+)
+def test_each_part_of_a_penalty_has_a_count_of_its_own(
+    counts: tuple[float, float], words: str
+) -> None:
+    found = count_parts((0.4, 0.05), counts)
+    assert found is not None
+    assert words in tell_counts(found)
+
+
+def test_what_one_device_has_no_part_of_has_no_count() -> None:
+    """Nobody knows how often something counts of which once is nothing."""
+    assert count_parts((0.4, 0.0), (2, 1)) == (pytest.approx(2, rel=1e-3), None)
+    assert count_parts((0.4, 0.0), (2, 1), more=(0.0, 0.05)) is None
+
+
+def test_counts_are_told_if_all_values_agree() -> None:
+    assert join_counts([(2.0, None), (2.0, 1.0)]) == (2.0, 1.0)
+    assert join_counts([(2.0, None), (3.0, 1.0)]) is None
+    assert join_counts([(2.0, None), None]) is None
+
+
+def count_parts(
+    weights: Pull, counts: tuple[float, float], more: Pull = (0.0, 0.0)
+) -> Counts | None:
+    """How often each part is found to count of a penalty that shards have in full.
+
+    Args:
+        weights: Of its parts.
+        counts: How often each counts in the sum.
+        more: What the sum has besides.
+    """
+    setup = Setup(replicas=3, shards=(7, 5, 4), loss_reduction="sum")
+    evidence = Simulation(setup).observe(Fault())
+    key = TraceKey(step=0, phase="local_gradient", variable=KERNEL)
+    theta = np.asarray(evidence.get_before(0, "variable", KERNEL), np.float64)
+    values = dict(evidence.reference.values)
+    for place in (WHOLE, 0, 1, 2):
+        due = values[key.at(place)] + apply_pull(weights, theta)
+        values[key.at(place)] = np.asarray(due, np.float32)
+    due = np.asarray(values[key.at(WHOLE)], np.float64)
+    wrong = [(c - 1) * w + m for c, w, m in zip(counts, weights, more, strict=True)]
+    observed = due + apply_pull((wrong[0], wrong[1]), theta)
+    case = Pair(
+        key=key.at(WHOLE),
+        relation="reference",
+        against="one device",
+        observed=np.asarray(observed, np.float32).astype(np.float64),
+        expected=due,
+        margin=BITWISE,
+        dtype="float32",
+    )
+    evidence = replace(evidence, reference=replace(evidence.reference, values=values))
+    context = Context(evidence=evidence, phase="local_gradient", cases=(case,))
+    pull = fit_pull(theta, case.observed - case.expected)
+    assert pull is not None
+    return find_counts(context, case, pull)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-
-import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.pull import Pull, apply_pull, fit_pull
-from distbench.compare.arrays.ratio import SAME
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.hypotheses.penalty_counts import (
+    Counts,
+    find_counts,
+    join_counts,
+    leaves_out,
+    tell_counts,
+)
 from distbench.trace import GRADIENTS, WHOLE, TraceKey
-from distbench.trace.numbers import Array, densify, measure_size
+from distbench.trace.numbers import Array, densify
 
 _ENOUGH = 6
 """Numbers that are more than what is fitted to them."""
-_ONCE = (
-    "Divide the penalty no more than once: what replicas have of it has to add up to "
-    "the whole, and where gradients are averaged after that each needs all of it."
+_WHOLE = (
+    "what replicas have of it has to add up to the whole, and where gradients are "
+    "averaged after that each needs all of it."
 )
+_ADDED = f"Add the penalty to what each replica differentiates: {_WHOLE}"
+"""What to do about a penalty that is left out."""
+_ONCE = f"Divide the penalty no more than once: {_WHOLE}"
 """What to do about a penalty of which there is too little."""
 
 
@@ -49,7 +56,7 @@ def explain_by_penalty(context: Context) -> Iterator[Hypothesis]:
             predicted=predicted,
             detail=text,
             ratio=n * part,
-            advice=_ONCE if part * n < 1 < n else "",
+            advice=_ADDED if part == 0 else _ONCE if part * n < 1 else "",
         )
     yield from _explain_by_decay(context)
 
@@ -65,7 +72,7 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
     }
     predicted = {}
     known: dict[int, Pull] = {}
-    times: list[float | None] = []
+    counts: list[Counts | None] = []
     # A penalty of few numbers is told by what it is on the largest variable.
     for number in sorted(thetas, key=lambda n: -context.cases[n].observed.size):
         case, theta = context.cases[number], thetas[number]
@@ -78,14 +85,16 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
             known.setdefault(case.key.step, pull)
             predicted[number] = case.expected + apply_pull(pull, theta)
             if case.observed.size >= _ENOUGH:
-                times.append(_find_times(context, case, pull))
+                counts.append(find_counts(context, case, pull))
     if predicted:
         much = {_is_too_much(context, pull) for pull in known.values()}
+        count = join_counts(counts)
+        advice = _ADDED if count and leaves_out(count) else _ONCE
         yield Hypothesis(
             code="regularizer-not-scaled",
             predicted=predicted,
-            detail=_tell_amount(much, times),
-            advice=_ONCE if much == {False} and context.replicas > 1 else "",
+            detail=(tell_counts(count) if count else "") or _tell_amount(much),
+            advice=advice if much == {False} and context.replicas > 1 else "",
         )
 
 
@@ -94,40 +103,8 @@ def _is_too_much(context: Context, pull: Pull) -> bool | None:
     return max(pull, key=abs) > 0 if context.phase in GRADIENTS else None
 
 
-def _find_times(context: Context, case: Pair, pull: Pull) -> float | None:
-    """How often all of a penalty counts in a sum, if shards tell how much that is.
-
-    Each shard alone has the whole, so that together they have it N - 1 times too much.
-    """
-    key = replace(case.key, phase="local_gradient", replica=WHOLE)
-    reference = context.evidence.reference
-    whole, shards = reference.get(key), reference.get_replicas(key)
-    theta = context.evidence.get_before(key.step, "variable", key.variable)
-    if case.key.replica != WHOLE or whole is None or len(shards) < 2 or theta is None:
-        return None
-    excess = np.sum([densify(shard) for shard in shards], axis=0) - densify(whole)
-    due = fit_pull(densify(theta), excess)
-    if due is None or not any(due):
-        return None
-    left = measure_size(excess - apply_pull(due, densify(theta)))
-    if left > SAME * measure_size(excess):
-        return None
-    main = max((0, 1), key=lambda i: abs(due[i]))
-    return 1 + (len(shards) - 1) * pull[main] / due[main]
-
-
-def _tell_amount(much: Collection[bool | None], times: Sequence[float | None]) -> str:
-    """How much there is of a penalty.
-
-    Args:
-        much: Whether it is too much.
-        times: How often it counts, of each value that is wrong.
-    """
-    known = [t for t in times if t is not None]
-    if len(known) == len(times) and known and np.ptp(known) <= SAME:
-        if abs(known[0]) <= SAME:
-            return "a penalty on the variable is left out"
-        return f"a penalty on the variable counts {known[0]:.4g} times in place of once"
+def _tell_amount(much: Collection[bool | None]) -> str:
+    """Whether there is too much of a penalty, where nobody knows how much is due."""
     ways = {True: "too much", False: "too little", None: "too much or too little"}
     what = ways[next(iter(much)) if len(much) == 1 else None]
     return f"what is {what} is the gradient of a penalty on the variable"
