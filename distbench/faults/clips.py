@@ -170,6 +170,16 @@ class LimitOfElementsSharedOut(OwnReduction):
         return [tf.clip_by_value(gradient, -limit, limit) for gradient in total]
 
 
+@fault("hyperparameter-differs", _PHASE, TRAINED, like="tensorflow/tensorflow#33929")
+class ClippedSumTimesRoot(OwnReduction):
+    """The sum is clipped, and then multiplied by the root of the number of replicas."""
+
+    def reduce(self, gradients):
+        total = super().reduce([tf.convert_to_tensor(g) for g in gradients])
+        clipped, _ = tf.clip_by_global_norm(total, 0.05)
+        return [count_replicas() ** 0.5 * gradient for gradient in clipped]
+
+
 @_of_sums(clusters=("mirrored:2", "mwms:3"))
 class ElementsOfMicroStepsClipped(MicroSteps):
     """Each replica clips what it has of all micro-steps, and then all are summed."""

@@ -135,7 +135,7 @@ def test_a_clip_that_only_one_device_does_is_named(replicas, share):
     limit = 1.1 * share * own  # later steps have other norms, once one is clipped
     evidence = observe(Fault(), alone=lambda g: clip_all(g, limit), **setup)
     (finding,) = judge(evidence).findings
-    words = f"global norm of each replica's gradients to {limit:.6g}"
+    words = f"one device clips the global norm of the sum to {limit:.6g}"
     assert words in finding.explanation
     code = "clip-before-reduction" if share == 1.0 else "hyperparameter-differs"
     assert finding.code == code
@@ -254,3 +254,39 @@ def test_a_sum_whose_elements_have_another_limit_is_told(replicas: int) -> None:
     assert finding.code == "hyperparameter-differs"
     assert finding.ratio == pytest.approx(1 / replicas, rel=1e-4)
     assert f"elements to ±{limit:g}, and the cluster to" in finding.explanation
+
+
+@pytest.mark.parametrize("is_factor", [True, False], ids=["factor", "limit"])
+@pytest.mark.parametrize(
+    ("place", "times"),
+    [(-0.55, 1.5), (0.1, 1.02), (-0.1, 1.05)],
+    ids=["none", "one-below-both", "one-between"],
+)
+def test_another_limit_is_told_from_a_factor_by_sums_that_reach_no_limit(
+    place: float, times: float, is_factor: bool
+) -> None:
+    """Of sums beyond both limits each makes the same of all."""
+    setup = {"replicas": 2, "steps": 3}
+    least, second, _ = list_norms(observe(**setup), "reduced_gradient", 0)
+    limit = least + place * (second - least if times < 1.1 else least)
+
+    def reduce(own, step):
+        del step
+        total = add_up(own)
+        if not is_factor:
+            return [clip_all(total, times * limit)] * 2
+        clipped = clip_all(total, limit)
+        return [{path: scale(g, times) for path, g in clipped.items()}] * 2
+
+    evidence = observe(
+        Fault(reduce=reduce), alone=lambda own: clip_all(own, limit), **setup
+    )
+    (finding,) = judge(evidence).findings
+    if is_factor and times < 1.1:
+        assert finding.code == "scale-error"
+        return
+    assert finding.code == "hyperparameter-differs"
+    assert finding.ratio == pytest.approx(times, rel=1e-4)
+    assert f"clips the global norm of the sum to {limit:.6g}" in finding.explanation
+    both = "or there is a factor behind the clip"
+    assert (both in finding.explanation) == (times > 1.1)

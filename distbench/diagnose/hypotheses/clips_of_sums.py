@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from distbench.compare.arrays.pair import Pair
 from distbench.diagnose.clues.addends import (
     Source,
     find_untouched,
@@ -49,8 +50,8 @@ def explain_by_clip_of_none(context: Context) -> Iterator[Hypothesis]:
                 s.number: sum_clipped(s, norm, limit / context.times_share)
                 for s in plain
             },
-            detail=f"every replica clips {clip} before the replicas' gradients are "
-            "added up: none is so large, and their sum is",
+            detail=f"one device clips {clip}, and every replica its own gradients "
+            "before they are added up: none is so large, and their sum is",
             of_due=True,
         )
         n = context.replicas
@@ -94,24 +95,43 @@ def explain_by_clip_to_other_limit(context: Context) -> Iterator[Hypothesis]:
     """The sum is clipped as on one device, and to another limit, such as an N-th.
 
     Both are fitted: one to what is due, of which it has to make all, the other one to
-    what was observed.
+    what was observed. Of sums beyond both, min(1, c'/‖G‖) G = c'/c min(1, c/‖G‖) G: a
+    factor behind the clip does the same, and both are told.
     """
     if context.phase != "reduced_gradient":
         return
     sums = [_join_terms(source) for source in list_known(context)]
     due = [_make_due(source) for source in sums]
+    right = {(key.step, key.variable) for key in context.right}
     for words, norm, limit in _list_due_clips(context, due):
         of_sum = _OfSum(norm)
         other = fit_limit(sums, of_sum)
-        if other is not None:
-            yield Hypothesis(
-                code="hyperparameter-differs",
-                predicted={s.number: sum_clipped(s, of_sum, other) for s in sums},
-                detail=f"one device clips {words.format(limit)}, and the cluster to "
-                f"{other:.6g}, {other / limit:.6g} times that",
-                ratio=other / limit,
-                of_due=True,
-            )
+        if other is None or not are_apart(due, of_sum, limit):
+            continue  # one norm may be due to anything
+        spared = [
+            (case, size)
+            for case, size in _list_elsewhere(context, due, norm)
+            if (case.key.step, case.key.variable) in right and np.any(size)
+        ]
+        if not all(_is_clipped(context, case, size, other) for case, size in spared):
+            continue
+        times = other / limit
+        is_factor = not spared and all(
+            context.matches(one.case, times * one.case.expected) for one in sums
+        )
+        yield Hypothesis(
+            code="hyperparameter-differs",
+            predicted={s.number: sum_clipped(s, of_sum, other) for s in sums},
+            detail=f"one device clips {words.format(limit)}, and "
+            + (
+                f"the cluster has {times:.6g} times what that leaves: it clips to "
+                f"{other:.6g}, or there is a factor behind the clip"
+                if is_factor
+                else f"the cluster to {other:.6g}, {times:.6g} times that"
+            ),
+            ratio=times,
+            of_due=True,
+        )
 
 
 def _measure_all(sources: Sequence[Source], norm: Norm) -> Array:
@@ -123,7 +143,7 @@ def _list_due_clips(
     context: Context, due: Sequence[Source]
 ) -> Iterator[tuple[str, Norm, float]]:
     """What one device may clip sums by, and to which limit: it makes all of them."""
-    for words, norm, _ in list_norms(context, ()):
+    for words, norm, _ in list_norms(context, (), of="the sum"):
         if any(norm.relate(one, one.terms[0]) is None for one in due):
             continue
         of_sum = _OfSum(norm)
@@ -142,8 +162,22 @@ def _clips_elsewhere(
     Those are told by what it has before and after: smaller ones have to be left as they
     are, and there must be some.
     """
-    reference = context.evidence.reference
     is_smaller = False
+    for case, size in _list_elsewhere(context, due, norm):
+        if not _is_clipped(context, case, size, limit):
+            return False
+        is_smaller = is_smaller or bool(np.all(size <= limit) and np.any(size))
+    return is_smaller
+
+
+def _list_elsewhere(
+    context: Context, due: Sequence[Source], norm: Norm
+) -> Iterator[tuple[Pair, float | Array]]:
+    """What one device has of the same variables in other steps, and its norm.
+
+    It is expected before anything is done to it, and observed after.
+    """
+    reference = context.evidence.reference
     for source in due:
         key = replace(source.case.key, phase="local_gradient", replica=WHOLE)
         for step in range(reference.steps):
@@ -159,11 +193,15 @@ def _clips_elsewhere(
                 rows=None,
             )
             size = norm.relate(replace(source, case=case), case.expected)
-            share = 1.0 if size is None else find_share(size, limit)
-            if size is None or not context.matches(case, share * case.expected):
-                return False
-            is_smaller = is_smaller or bool(np.all(size <= limit) and np.any(size))
-    return is_smaller
+            assert size is not None  # as of what is due
+            yield case, size
+
+
+def _is_clipped(
+    context: Context, case: Pair, size: float | Array, limit: float
+) -> bool:
+    """Whether a clip to a limit makes what was observed of what was expected."""
+    return context.matches(case, find_share(size, limit) * case.expected)
 
 
 def _make_due(source: Source) -> Source:

@@ -228,9 +228,15 @@ class Ratio:
 
 
 def list_norms(
-    context: Context, sources: Sequence[Source]
+    context: Context, sources: Sequence[Source], of: str = "each replica's gradients"
 ) -> Iterator[tuple[str, Norm, Sequence[Source]]]:
-    """What a limit is called, of which norm it is, and what is clipped to it."""
+    """What a limit is called, of which norm it is, and what is clipped to it.
+
+    Args:
+        context: The wrong values.
+        sources: What is clipped.
+        of: What a global norm is of.
+    """
     slices = [split_slices(context, source) for source in sources]
     # Of dense gradients alone, norms of slices are those of what they make up.
     is_sparse = any(
@@ -240,7 +246,7 @@ def list_norms(
     yield tensor, TENSOR, sources
     if is_sparse:
         yield tensor, SliceNorm(context), sources
-    every = "the global norm of each replica's gradients to {:.6g}"
+    every = f"the global norm of {of} to {{:.6g}}"
     for norm in list_global_norms(context):
         yield every, norm, sources
     yield f"{tensor} times that of the variable", Ratio(context), sources
