@@ -43,6 +43,10 @@ class Fed:
             gradient, or with N times as much (`factor`, a note), or with that gradient
             and a step that is told of N replicas (`told`). Left out is what leads to
             the same as the gradients themselves; empty where the state follows.
+        configured: The update fed with each replica's observed reduced gradient, by
+            optimizers with the settings that the replica's have; a note has the paths
+            of those that one device could not take (`untried`). None where the state is
+            what follows, or where no setting differs.
         overwritten: The update fed with each replica's observed reduced gradient, or
             with what all replicas have of each row (then as that of replica 0), of
             which the last slice of a row counts alone, or the first, or their mean, as
@@ -99,6 +103,7 @@ class Fed:
     counted: tuple[Trace, ...] = ()
     traced: tuple[Trace, ...] = ()
     recounted: tuple[Trace, ...] = ()
+    configured: Trace | None = None
     overwritten: tuple[Trace, ...] = ()
     turns: Trace | None = None
     apart: Trace | None = None

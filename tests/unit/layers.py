@@ -79,7 +79,8 @@ _TAKES = {
     ),
     "worker.one_device": (
         "errors evidence examples fault fed late scenario trace trace.naming "
-        "worker.process worker.state worker.stepping worker.subjects worker.taps"
+        "worker.families worker.process worker.state worker.stepping worker.subjects "
+        "worker.taps"
     ),
     "worker.in_flight": (
         "scenario trace worker.one_device worker.state worker.stepping worker.taps"
@@ -104,7 +105,9 @@ _TAKES = {
     "diagnose.names": "",
     "diagnose.seeds": "evidence trace",
     "diagnose.judgement": "details verdict",
-    "diagnose.clues": "compare compare.arrays compare.inside evidence fed trace",
+    "diagnose.clues": (
+        "compare compare.arrays compare.inside diagnose.names evidence fed trace"
+    ),
     "diagnose.hypotheses": (
         "compare.arrays compare.inside compare.nature compare.state diagnose.clues "
         "diagnose.names diagnose.seeds fed trace"

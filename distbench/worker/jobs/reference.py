@@ -20,6 +20,7 @@ from distbench.worker.jobs.folder import read_both, read_reference
 from distbench.worker.jobs.task import Task
 from distbench.worker.one_device.anew import find_drawn_anew
 from distbench.worker.one_device.by_hand import Summed, find_unsummed, try_sums
+from distbench.worker.one_device.configured import configure_alike
 from distbench.worker.one_device.counted import find_counted
 from distbench.worker.one_device.earlier import rerun_earlier
 from distbench.worker.one_device.exact_sums import sums_exactly
@@ -220,9 +221,11 @@ class ReferenceJobs:
         replays = followed.fed.replays
         traced: tuple[Trace, ...] = ()
         recounted: tuple[Trace, ...] = ()
+        configured: Trace | None = None
         if not is_explained:
             traced = trace_for_each(feeder, tier, observed)
             once = replays["reduced_gradient"]
+            configured = configure_alike(feeder, tier, recorded, observed)
             recounted = count_replicas_again(feeder, tier, observed, once)
         reruns: tuple[Trace, ...] = ()
         if _asks_for_reruns(reference, tier, payload) and (
@@ -232,6 +235,7 @@ class ReferenceJobs:
         others = Fed(
             traced=traced,
             recounted=recounted,
+            configured=configured,
             apart=change_apart(
                 feeder, tier, recorded, observed, is_explained=is_explained
             ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from distbench.trace.settings import note_settings
 from distbench.worker.state.handles import Handles
 from distbench.worker.state.python_numbers import read_numbers
 from distbench.worker.stepping.session import Session
@@ -65,6 +66,7 @@ def note_traced(session: Session, graph: Any) -> dict[str, object]:
         "of_derivatives": list(list_state_of_derivatives(seen, table)),
         "roundings": count_roundings(seen, session.board.list_summed()),
         "numbers": read_numbers(session.optimizers),
+        **note_settings(session.settings, session.first_replica),
         "written": list(order_writes(graph, table)),
         "unread_feeds": list(session.program.unread_feeds()),
         "traced_for": session.traced_for,

@@ -22,6 +22,7 @@ from distbench.trace import (
     Value,
 )
 from distbench.trace.naming import pair_names
+from distbench.trace.settings import note_settings
 from distbench.trace.shards import recut_shards
 from distbench.worker.one_device.fed import FedSteps
 from distbench.worker.one_device.handed import Handed
@@ -287,6 +288,7 @@ class Reference:
             draws=self.draws,
             seeds=self.seeds,
             counted=session.list_counted(),
+            **note_settings(session.settings),
             **session.board.note_intermediates(),
         )
 

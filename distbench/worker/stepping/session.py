@@ -13,6 +13,7 @@ from distbench.cluster import ClusterSpec, Task
 from distbench.errors import BadInputError
 from distbench.trace.shelf import Shelf
 from distbench.worker.families import find_optimizers, install_taps
+from distbench.worker.families.settings import read_settings
 from distbench.worker.process.failures import SubjectError, find_cause
 from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.process.unsharded import number_worker
@@ -58,6 +59,7 @@ class Session(KeptState):
             of them, as over a pipeline: a worker that traced anew for its own sizes
             would wait in other collectives than those whose shards stay as they are.
         shelf: Where large arrays of what is recorded are put; None keeps them.
+        settings: What the optimizers are configured with.
         step: Number of the step that was begun last.
         taken_by: By step, the worker that a coordinator had take it last.
         begun: By step, a sketch of the state in which it began last; of a
@@ -99,6 +101,8 @@ class Session(KeptState):
         with self.guard("build"), strategy.scope():
             self._given = list(program.optimizers())
             self.optimizers = find_optimizers(self._given)
+            # Before anything is traced: what moves then is no setting.
+            self.settings = {} if alone else read_settings(self.optimizers)
             variables = list(program.variables())
             check_listed(program, variables)
         if gives_draws:
