@@ -97,7 +97,7 @@ def judge(evidence: Evidence) -> Judgement:
         note_unread(evidence.observed),
         note_rows(evidence.reference, rows),
         note_cut(cut),
-        note_alone(evidence),
+        note_alone(evidence, judgement.findings),
     ]
     if judgement.status is Status.PASS:
         judgement = _add(judgement, *find_shown(evidence))

@@ -69,6 +69,41 @@ class Keras2ScheduleTimesReplicas(Program):
         return keras2.SGD(rate, momentum=0.9)
 
 
+@fault(
+    "hyperparameter-differs",
+    "applied_gradient",
+    TRAINED,
+    like="LeelaChessZero/lczero-training#162",
+    clusters=WIDE,
+)
+class Keras2LimitTimesReplicas(Program):
+    """The optimizer clips the global norm of the sum to N times the limit."""
+
+    def make_optimizer(self):
+        return keras2.SGD(0.05, global_clipnorm=0.02 * count_replicas())
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    tuple(f"Adam/v/{name}" for name in TRAINED),
+    like="keras-team/keras#19990",
+)
+class Keras2MemoryRaisedToReplicas(Program):
+    """Squares are forgotten as if N steps had been taken in one."""
+
+    def make_optimizer(self):
+        return keras2.Adam(0.05, beta_2=0.99 ** count_replicas())
+
+
+@fault("hyperparameter-differs", "variable", TRAINED, like="tensorflow/addons#2351")
+class Keras2LargestSquaresOnClusters(Program):
+    """The steps are divided by the largest squares so far, and on one device not."""
+
+    def make_optimizer(self):
+        return keras2.Adam(0.05, beta_2=0.2, amsgrad=count_replicas() > 1)
+
+
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891")
 class Keras2MeanOverOwnBatch(Program):
     """The loss is a mean over the replica's examples."""

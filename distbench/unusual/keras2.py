@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.samples.lazy import keras, keras2, tf
 from distbench.samples.optimizers import keras2_optimizer
 from distbench.samples.program import Program
-from distbench.samples.replicas import all_reduce
+from distbench.samples.replicas import all_reduce, count_replicas
 from distbench.samples.stacked import StackedWithLast
 from distbench.unusual.program import unusual
 
@@ -67,3 +67,28 @@ class Keras2LossScale(Program):
 @keras2_optimizer("SGD", 0.01)
 class SumStackedWithLast(StackedWithLast):
     """What is summed is handed to the rule in a tensor of another shape."""
+
+
+class _MeanOfParts:
+    """Takes the mean over the replicas, and as many times that as it is told."""
+
+    parts = 1
+
+    def aggregate_gradients(self, grads_and_vars):
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        parts = [self.parts * mean for mean in all_reduce("mean", dense)]
+        return list(zip(parts, variables, strict=True))
+
+    def get_config(self):
+        return {**super().get_config(), "parts": self.parts}
+
+
+@unusual(clusters=("mirrored:3", "mwms:2"))
+class Keras2PartsListed(Program):
+    """Means are multiplied by the number of replicas, which is a setting."""
+
+    def make_optimizer(self):
+        made = type("MeanOfParts", (_MeanOfParts, keras2.SGD), {})(0.05, momentum=0.9)
+        made.parts = count_replicas()
+        return made

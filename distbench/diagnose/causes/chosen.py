@@ -20,6 +20,7 @@ from distbench.diagnose.causes.rank import ALL, Ranked, find_best, find_full
 from distbench.diagnose.causes.unexplained import leave_unexplained
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR
+from distbench.diagnose.clues.settings import describe_settings
 from distbench.diagnose.clues.shown_sums import read_sums, shows_micro_steps
 from distbench.diagnose.hypotheses.followed import leave_out_followers
 from distbench.diagnose.hypotheses.register import (
@@ -28,6 +29,7 @@ from distbench.diagnose.hypotheses.register import (
     list_last,
     list_least,
 )
+from distbench.diagnose.hypotheses.settings import SET
 from distbench.diagnose.hypotheses.statistics import leave_out_steered
 from distbench.diagnose.hypotheses.steered import part_by_state
 
@@ -63,10 +65,33 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     causes = _explain_narrowly(context, best)
     if all(cause.confidence >= ALL or _is_apart(cause) for cause in causes):
         return causes
+    return _explain_by_settings(context, causes) or _explain_widely(context, causes)
+
+
+def _explain_widely(
+    context: Context, causes: Sequence[Explained]
+) -> tuple[Explained, ...]:
+    """What leaves nothing by a wide cause, else the narrow ones as they are."""
     last = find_full(context, list_last(context)) or _find_shown(context)
     if last := last or find_full(context, list_least(context)):
         return (_adopt(context, last),)
     return tuple(name_sums_apart(context, cause) for cause in causes)
+
+
+def _explain_by_settings(
+    context: Context, causes: Sequence[Explained]
+) -> tuple[Explained, ...]:
+    """What no cause explains whole, as of settings that differ and cannot be tried.
+
+    They are seen to differ, and an update is made of them. Empty where none do.
+    """
+    words = describe_settings(context.evidence, untried=True)
+    if context.phase not in SET or not words:
+        return ()
+    told = [c for c in causes if c.confidence >= ALL or _is_apart(c)]
+    left = tuple(case for cause in causes if cause not in told for case in cause.cases)
+    found = explain_all(context, "hyperparameter-differs", words)
+    return (*told, replace(found, cases=left, foretells=False))
 
 
 def _is_apart(cause: Explained) -> bool:

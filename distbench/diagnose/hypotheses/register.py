@@ -71,6 +71,7 @@ from distbench.diagnose.hypotheses import (
     rows_of_terms,
     scaled,
     scheduled,
+    settings,
     signed_decay,
     slot_carried,
     slot_constant,
@@ -95,6 +96,8 @@ from distbench.diagnose.hypotheses import (
 Explain = Callable[[Context], Iterable[Hypothesis]]
 
 CAUSES: tuple[Explain, ...] = (
+    # That settings differ is seen, and what comes of them is not fitted.
+    settings.explain_by_settings,
     narrow_range.explain_by_narrow_range,
     nonfinite.explain_by_nonfinite,
     overflow.explain_by_omission,

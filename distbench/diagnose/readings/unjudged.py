@@ -12,6 +12,7 @@ import numpy as np
 from distbench.compare.arrays.noise import Noise
 from distbench.compare.state.read_as_sums import find_dealt_out, list_in_full
 from distbench.details import Compared
+from distbench.diagnose.clues.settings import describe_settings
 from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence
 from distbench.trace import STATE, Phase, Trace, TraceKey, Value
@@ -21,6 +22,7 @@ from distbench.trace.numbers import (
     measure_errors,
     measure_finite,
 )
+from distbench.verdict import Finding
 
 _TOLD = 1e-4
 """What a metric shows is told if it differs by more: rounding leaves less."""
@@ -122,8 +124,15 @@ def note_dealt_out(
     )
 
 
-def note_alone(evidence: Evidence) -> str:
-    """Names state that moves on one device and no replica has, or the other way."""
+def note_alone(evidence: Evidence, findings: Sequence[Finding]) -> str:
+    """Names what one device has and no replica, or the other way round.
+
+    State of one side alone that moves, and settings that differ where no finding tells of them.
+
+    Args:
+        evidence: What was seen.
+        findings: What is told beside the note.
+    """
     here, there = evidence.observed, evidence.reference
     told = []
     for trace, other, who, whom in (
@@ -135,10 +144,14 @@ def note_alone(evidence: Evidence) -> str:
         )
         if paths:
             told.append(
-                f"note: {who} '{paths[0]}'{tell_more(paths)}, and {whom} nothing of "
+                f"{who} '{paths[0]}'{tell_more(paths)}, and {whom} nothing of "
                 "that name, so it was compared with nothing"
             )
-    return "; ".join(told)
+    settings = describe_settings(evidence)
+    if settings and not any(settings in finding.explanation for finding in findings):
+        nothing = "" if findings or told else ", of which no number of the run tells"
+        told = [f"{'; '.join(told)}{': ' if told else ''}{settings}{nothing}"]
+    return f"note: {'; '.join(told)}" if told else ""
 
 
 def _list_state(trace: Trace) -> set[str]:

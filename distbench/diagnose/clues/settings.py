@@ -1,0 +1,50 @@
+"""How it is told that optimizers have other settings than on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from distbench.diagnose.names import name_replicas
+from distbench.evidence import Evidence
+from distbench.trace.settings import OtherSetting, list_other_settings
+
+_MOST = 3
+"""Settings that are told with their numbers."""
+
+
+def describe_settings(evidence: Evidence, *, untried: bool = False) -> str:
+    """Which settings differ, and what they are; empty where none does.
+
+    Args:
+        evidence: What was seen.
+        untried: Whether to tell only those that one device could not take.
+    """
+    found = list_other_settings(evidence.observed, evidence.reference)
+    configured = evidence.fed.configured
+    if untried and configured is not None:
+        paths = cast(Sequence[str], configured.notes["untried"])
+        found = tuple(other for other in found if other.path in paths)
+    is_one = len({_part(other)[0] for other in found}) == 1
+    told = [_describe(evidence, other, is_one=is_one) for other in found[:_MOST]]
+    if more := len(found) - len(told):
+        told.append(f"{more} more differ")
+    return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
+
+
+def _describe(evidence: Evidence, other: OtherSetting, *, is_one: bool) -> str:
+    position, name = _part(other)
+    whose = "the optimizer" if is_one else f"optimizer {position}"
+    is_everywhere = len(other.replicas) == evidence.observed.replicas
+    where = "the cluster" if is_everywhere else name_replicas(other.replicas)
+    seen, due = map(_tell, (other.seen, other.due))
+    return f"'{name}' of {whose} is {seen} on {where} and {due} on one device"
+
+
+def _part(other: OtherSetting) -> tuple[str, str]:
+    position, _, name = other.path.partition(".")
+    return position, name
+
+
+def _tell(setting: object) -> str:
+    return f"{setting:.8g}" if isinstance(setting, float) else repr(setting)

@@ -1,0 +1,115 @@
+"""Optimizers that have other settings than on one device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from evidence_changes import change_evidence
+from gradient_values import add_values, scale
+from training_simulator import TRAINED, Fault, Rule, observe, reduce_with
+
+from distbench.diagnose.judge import judge
+from distbench.diagnose.judgement import Judgement
+from distbench.evidence import Evidence
+from distbench.trace.settings import note_settings
+from distbench.verdict import Status
+
+N = 3
+F = np.float32
+_TOLD = "'times' of the optimizer is 2 on the cluster and 1 on one device"
+
+
+def keep(new, old, gradients, run):
+    return new
+
+
+def lengthen(new, old, gradients, run):
+    """Takes steps that are twice as long: a setting, or the update twice."""
+    return {**new, **{p: old[p] + F(2) * (new[p] - old[p]) for p in gradients}}
+
+
+def bend(new, old, gradients, run):
+    """Takes steps of which nothing known makes these."""
+    bent = {p: np.abs(new[p] - old[p]) ** F(0.7) for p in gradients}
+    return {**new, **{p: (old[p] - bent[p]).astype(F) for p in gradients}}
+
+
+def note(evidence: Evidence, seen: object) -> Evidence:
+    """The same where a setting is told on both sides, as 1 on one device."""
+    observed, reference = (
+        replace(trace, notes={**trace.notes, **note_settings({"0.times": value})})
+        for trace, value in ((evidence.observed, seen), (evidence.reference, 1))
+    )
+    return replace(evidence, observed=observed, reference=reference)
+
+
+def find(fault: Fault, seen: object, configured: Fault | None = None) -> Judgement:
+    """What is said where a setting differs.
+
+    Args:
+        fault: What is wrong on the cluster.
+        seen: What the setting is there.
+        configured: What one device leads to with it; None where it takes it not.
+    """
+    rule = Rule(name="momentum")
+    evidence = note(observe(fault, rule=rule, replicas=N), seen)
+    if configured is not None:
+        run = observe(configured, rule=rule, replicas=N).observed
+        run = replace(run, notes={"untried": []})
+        evidence = change_evidence(evidence, configured=run)
+    return judge(evidence)
+
+
+@pytest.mark.parametrize("update", [lengthen, bend])
+def test_a_setting_that_leads_there_is_the_cause(update) -> None:
+    judgement = find(Fault(update=update), 2, Fault(update=update))
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == ("hyperparameter-differs", "variable")
+    assert set(finding.variables) == set(TRAINED)
+    assert _TOLD in finding.explanation
+    assert finding.confidence > 0.99
+    assert "note" not in judgement.message
+
+
+def test_one_that_leads_elsewhere_is_a_note() -> None:
+    judgement = find(Fault(update=lengthen), 2, Fault(update=bend))
+    (finding,) = judgement.findings
+    assert finding.code == "update-repeated"
+    assert _TOLD in judgement.message
+
+
+def test_one_that_cannot_be_tried_is_the_cause_where_there_is_no_other() -> None:
+    (finding,) = find(Fault(update=bend), 2).findings
+    assert finding.code == "hyperparameter-differs"
+    assert _TOLD in finding.explanation
+    assert finding.confidence == 0
+    (finding,) = find(Fault(update=lengthen), 2).findings
+    assert finding.code == "update-repeated"
+
+
+def test_one_that_was_tried_in_vain_is_not() -> None:
+    judgement = find(Fault(update=bend), 2, Fault(update=keep))
+    assert {finding.code for finding in judgement.findings} == {"unexplained"}
+    assert _TOLD in judgement.message
+
+
+def test_one_that_is_the_same_is_not() -> None:
+    judgement = find(Fault(update=bend), 1)
+    assert {finding.code for finding in judgement.findings} == {"unexplained"}
+    assert "times" not in judgement.message
+
+
+def test_a_wrong_sum_is_no_matter_of_settings() -> None:
+    mean = Fault(reduce=reduce_with(lambda own: scale(add_values(own), 1 / N)))
+    judgement = find(mean, 2, Fault(update=lengthen))
+    (finding,) = judgement.findings
+    assert finding.phase == "reduced_gradient"
+    assert finding.code != "hyperparameter-differs"
+
+
+def test_where_nothing_is_wrong_a_note_tells() -> None:
+    judgement = find(Fault(update=keep), 2)
+    assert judgement.status is Status.PASS
+    assert f"note: {_TOLD}, of which no number of the run tells" in judgement.message
