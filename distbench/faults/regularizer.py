@@ -145,3 +145,11 @@ class SharedPenaltyForOwnExamples(PenaltyForOwnExamples):
 
     def share_penalty(self, penalty):
         return super().share_penalty(penalty) / count_replicas()
+
+
+@fault("mean-of-means", "loss", like="huggingface/transformers#34242", clusters=WIDE)
+class WholePenaltyBesideOwnMean(WholePenalty, PenalisedProgram):
+    """A mean over the own shard is divided by N, and the penalty beside it is not."""
+
+    def reduce_losses(self, losses, batch):
+        return tf.reduce_mean(losses) / count_replicas()

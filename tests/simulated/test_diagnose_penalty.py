@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from distbench.diagnose.hypotheses.penalty_counts import (
 )
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
+from distbench.split import shard_slices
 from distbench.trace import WHOLE, TraceKey
 
 
@@ -69,19 +71,22 @@ def test_how_often_a_penalty_counts_is_told_by_what_shards_alone_have(
     """In a sum, which is all that is held against one device's here."""
     setup = Setup(penalty=0.25, loss_reduction="sum")
     evidence = Simulation(setup).observe(Fault(penalty=lambda r, s: part))
-    (finding,) = judge(let_shards_have_all(evidence, setup)).findings
+    shares = [1 / setup.replicas] * setup.replicas
+    (finding,) = judge(let_shards_have_all(evidence, setup, shares)).findings
     assert finding.code == "regularizer-not-scaled"
     assert words in finding.explanation
     assert advice in finding.explanation
 
 
-def let_shards_have_all(evidence: Evidence, setup: Setup) -> Evidence:
+def let_shards_have_all(
+    evidence: Evidence, setup: Setup, shares: Sequence[float]
+) -> Evidence:
     """The same of a program's own loop: each shard alone has the penalty in full."""
     values = dict(evidence.reference.values)
     for key in [k for k in values if k.replica >= 0 and k.variable == KERNEL]:
         if key.phase == "local_gradient":
             theta = evidence.get_before(key.step, "variable", KERNEL)
-            rest = (1 - 1 / setup.replicas) * setup.penalty * np.asarray(theta)
+            rest = (1 - shares[key.replica]) * setup.penalty * np.asarray(theta)
             values[key] = np.asarray(values[key] + rest, np.float32)
     return replace(
         evidence,
@@ -155,3 +160,56 @@ def count_parts(
     pull = fit_pull(theta, case.observed - case.expected)
     assert pull is not None
     return find_counts(context, case, pull)
+
+
+@pytest.mark.parametrize(
+    ("power", "count", "told"),
+    [
+        (1, 1.0, "too much"),
+        (1, 0.0, "too little"),
+        (1, 1 / 2, ""),
+        (0, 3.0, "too much"),
+        (0, 1 / 2, "may be shared rightly"),
+        (2, 0.0, "too little"),
+    ],
+)
+def test_a_penalty_beside_a_wrong_mean_is_told_as_far_as_what_is_left_of_it_tells(
+    power: int, count: float, told: str
+) -> None:
+    """Nobody knows how large it is."""
+    first, *others = judge(observe_own_means(power, count)).findings
+    codes = "loss-not-scaled", "mean-of-means", "loss-scaled-twice"
+    assert first.code == codes[power]
+    assert ("may be shared rightly" in first.explanation) == told.startswith("may")
+    is_wrong = told.startswith("too")
+    assert [(f.code, f.variables) for f in others] == [
+        ("regularizer-not-scaled", (KERNEL,))
+    ] * is_wrong
+    assert all(told in finding.explanation for finding in others)
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1 / 2, "shared as it should be"), (0.0, "is left out")]
+)
+def test_a_penalty_that_is_known_is_counted_beside_a_wrong_mean(
+    count: float, told: str
+) -> None:
+    evidence = observe_own_means(0, count, is_known=True)
+    *_, last = judge(evidence).findings
+    assert told in last.explanation
+
+
+def observe_own_means(power: int, count: float, *, is_known: bool = False) -> Evidence:
+    """Means over own weights, divided by a power of N, beside a share of a penalty."""
+    setup = Setup(penalty=0.25, weighed=True, shards=(9, 7), shards_known=False)
+    run = Simulation(setup)
+    own = [run.weights[rows].sum() for rows in shard_slices(run.shards)]
+    whole = [float(run.examples / each) for each in own]
+    factors = [each / setup.replicas**power for each in whole]
+    fault = Fault(
+        scale=lambda r, s: factors[r], penalty=lambda r, s: count / factors[r]
+    )
+    shares = [each / setup.replicas for each in whole]
+    evidence = let_shards_have_all(run.observe(fault), setup, shares)
+    known = Simulation(replace(setup, shards_known=True)).observe(Fault()).penalty
+    return replace(evidence, penalty=known if is_known else None)

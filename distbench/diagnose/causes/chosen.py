@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -125,7 +125,7 @@ def _explain_each(context: Context, best: Ranked) -> tuple[Explained, ...]:
     What is known of some variables would be lost in what is said of all.
     """
     if best.hypothesis.foretells:
-        return (_adopt(context, best),)
+        return (_adopt(context, best), *_list_beside(context, best))
     found = [
         _adopt(part, _find_best(part) or best) for part in context.part_by_variable()
     ]
@@ -350,6 +350,14 @@ def _adopt(context: Context, best: Ranked) -> Explained:
         advice=cause.advice,
         foretells=cause.foretells,
     )
+
+
+def _list_beside(context: Context, best: Ranked) -> Iterator[Explained]:
+    """The second mistake that a cause has in what it foretells, if there is one."""
+    cause = best.hypothesis.beside
+    if cause is not None:
+        part = context.select(tuple(context.cases[n] for n in sorted(cause.predicted)))
+        yield _adopt(part, replace(best, hypothesis=cause))
 
 
 def _join_alike(causes: Sequence[Explained]) -> tuple[Explained, ...]:

@@ -33,6 +33,7 @@ class Hypothesis:
         advice: What to do, where the code's own advice does not fit.
         foretells: Whether it says what the values would be. What says no more than that
             something is wrong predicts what was observed, and explains no number.
+        beside: A second mistake, of some of the values: the prediction has it in it.
     """
 
     code: str
@@ -46,3 +47,4 @@ class Hypothesis:
     rounded: Collection[int] = ()
     advice: str = ""
     foretells: bool = True
+    beside: Hypothesis | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.pull import Pull, apply_pull, fit_pull
+from distbench.compare.arrays.ratio import SAME, fit_multiple
 from distbench.diagnose.clues.cases import take_rows
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
@@ -87,15 +88,25 @@ def _explain_by_decay(context: Context) -> Iterator[Hypothesis]:
             if case.observed.size >= _ENOUGH:
                 counts.append(find_counts(context, case, pull))
     if predicted:
-        much = {_is_too_much(context, pull) for pull in known.values()}
-        count = join_counts(counts)
-        advice = _ADDED if count and leaves_out(count) else _ONCE
-        yield Hypothesis(
-            code="regularizer-not-scaled",
-            predicted=predicted,
-            detail=(tell_counts(count) if count else "") or _tell_amount(much),
-            advice=advice if much == {False} and context.replicas > 1 else "",
-        )
+        yield _tell_penalty(context, predicted, known.values(), counts)
+
+
+def _tell_penalty(
+    context: Context,
+    predicted: Mapping[int, Array],
+    pulls: Iterable[Pull],
+    counts: Sequence[Counts | None],
+) -> Hypothesis:
+    """How much there is of a penalty, and how often it counts where that is known."""
+    much = {_is_too_much(context, pull) for pull in pulls}
+    count = join_counts(counts)
+    advice = _ADDED if count and leaves_out(count) else _ONCE
+    return Hypothesis(
+        code="regularizer-not-scaled",
+        predicted=predicted,
+        detail=(tell_counts(count) if count else "") or _tell_amount(much),
+        advice=advice if much == {False} and context.replicas > 1 else "",
+    )
 
 
 def _is_too_much(context: Context, pull: Pull) -> bool | None:
@@ -122,31 +133,61 @@ def _has_one_sign(pull: Pull) -> bool:
     return least * most >= -1e-3 * max(least**2, most**2)
 
 
-def set_apart(context: Context, cause: Hypothesis) -> Iterator[Hypothesis]:
-    """A wrong scale of losses, and the same where a penalty beside is shared rightly.
+def set_apart(
+    context: Context, cause: Hypothesis, count: float | None
+) -> Iterator[Hypothesis]:
+    """A wrong scale of losses, and the same where a penalty beside has another one.
 
     What a shard alone gives of a variable has the penalty in full, so what follows from
-    it is off by a multiple of that: a · θ + b · sign(θ), with one sign. Some variables
-    must have none.
+    it has that as often as the shards count together. What is left is a multiple of it:
+    a · θ + b · sign(θ), with one sign. Some variables must have none. Where it has the
+    sign of what they count too much or too little, the penalty is no less wrong. Where
+    it has the other one, only the penalty itself tells, if it is known.
+
+    Args:
+        context: The wrong values.
+        cause: The scale, with what follows from it.
+        count: How often the shards count together; None where that is not known.
     """
     yield cause
-    predicted: dict[int, Array] = {}
-    pulls = 0
+    predicted = dict(cause.predicted)
+    wrong: dict[int, Pull] = {}
+    counts: list[Counts | None] = []
+    open_ones = shared = 0
     for number, found in cause.predicted.items():
         case = context.cases[number]
-        predicted[number] = found
         if context.matches(case, found) or case.observed.size < _ENOUGH:
             continue
         theta = find_theta(context, case)
-        if theta is None:
+        left = case.observed - found
+        pull = None if theta is None else fit_pull(theta, left)
+        if theta is None or pull is None or not _has_one_sign(pull):
             continue
-        pull = fit_pull(theta, case.observed - found)
-        if pull is not None and _has_one_sign(pull):
-            predicted[number] = found + apply_pull(pull, theta)
-            pulls += 1
-    if 0 < pulls < len(predicted):
-        words = "; a penalty beside it is shared as it should be"
-        yield replace(cause, predicted=predicted, detail=f"{cause.detail}{words}")
+        predicted[number] = found + apply_pull(pull, theta)
+        penalty = find_penalty(context, case)
+        more = None if penalty is None else fit_multiple(left, penalty)
+        if more is not None and count is not None:
+            if abs(count + more - 1) <= SAME:
+                shared += 1
+                continue
+            wrong[number] = pull
+            counts.append((count + more, None))
+        elif count is not None and (count - 1) * max(pull, key=abs) >= 0:
+            wrong[number] = pull
+            counts.append(None)
+        else:
+            open_ones += 1
+    if not 0 < shared + open_ones + len(wrong) < len(predicted):
+        return
+    words = "; a penalty beside it is shared as it should be" if shared else ""
+    if open_ones:
+        words = "; a penalty beside it counts otherwise, and may be shared rightly"
+    told = replace(cause, predicted=predicted, detail=f"{cause.detail}{words}")
+    if wrong:
+        beside = {number: predicted[number] for number in wrong}
+        second = _tell_penalty(context, beside, wrong.values(), counts)
+        told = replace(told, beside=second)
+    yield told
 
 
 def find_penalty(context: Context, case: Pair) -> Array | None:

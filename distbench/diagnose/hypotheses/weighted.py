@@ -14,7 +14,6 @@ from distbench.compare.arrays.ratio import (
     are_alike,
     are_means_by_size,
     are_near,
-    share_by_size,
 )
 from distbench.compare.nature.grouping import Nature
 from distbench.diagnose.clues.context import Context, find_shards
@@ -28,8 +27,9 @@ from distbench.diagnose.clues.fit import (
     predict_rows,
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.hypotheses.own_means import find_parts, name_mean
 from distbench.diagnose.hypotheses.penalty import set_apart
-from distbench.trace import WHOLE, TraceKey
+from distbench.trace import WHOLE
 from distbench.trace.numbers import Array, densify
 
 Means = tuple[str, str, Callable[[Sequence[int]], tuple[float, ...]]]
@@ -65,21 +65,17 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
         )
         for step in sorted(steps)
     }
-    if _are_by_size(context, shares):
-        parts = {step: _find_parts(context, step) for step in shares}
+    by_size = _are_by_size(context, shares)
+    if by_size:
+        parts = {step: find_parts(context, step) for step in shares}
         shares = {step: (one * parts[step],) for step, (one,) in shares.items()}
         for number, terms in means.items():
             divisors = parts[context.cases[number].key.step]
             divisors = np.where(divisors > 0, divisors, 1.0)  # without examples
             means[number] = tuple(t / p for t, p in zip(terms, divisors, strict=False))
     for own in range(min(map(len, shares.values()), default=0)):
-        first = shares[min(steps)]
-        part = "has a term that is" if len(first) > 1 else "is"
-        mean = "a mean over its own weights (tokens, unmasked elements, sample weights)"
-        due = _tell_shares(first[own])
-        if all(_are_of_roots(context, step, shares[step][own]) for step in shares):
-            mean = "the root of a mean over its own shard"
-            due = "one device takes the root of the mean over all examples"
+        part = "has a term that is" if len(shares[min(steps)]) > 1 else "is"
+        mean, due = name_mean(context, {step: shares[step][own] for step in shares})
         for code, words, count in _list_means(context):
             predicted = {}
             for number, terms in means.items():
@@ -93,7 +89,9 @@ def explain_by_own_weights(context: Context) -> Iterator[Hypothesis]:
                 predicted=predicted,
                 detail=f"each replica's loss {part} {mean}{words}; {due}",
             )
-            yield from set_apart(context, cause)
+            # What a shard has by its size is no longer the penalty in full.
+            together = None if by_size else float(sum(count(context.shards)))
+            yield from set_apart(context, cause, together)
 
 
 def _may_weigh(context: Context) -> bool:
@@ -111,34 +109,6 @@ def _are_by_size(context: Context, shares: Mapping[int, Sequence[Array]]) -> boo
         and are_means_by_size(found[0], sizes(step))
         for step, found in shares.items()
     )
-
-
-def _find_parts(context: Context, step: int) -> Array:
-    """The part n_r/G that each shard has of the examples of a step."""
-    sizes = context.evidence.reference.get_shards(step)
-    return np.asarray(share_by_size(sizes))
-
-
-def _tell_shares(shares: Array) -> str:
-    due = name_weights(shares)
-    if abs(np.sum(shares) - 1) <= SAME:
-        return f"of the weights of all examples the shards hold {due}"
-    return f"on one device they count {due}"
-
-
-def _are_of_roots(context: Context, step: int, shares: Array) -> bool:
-    """Whether shards count as under a root: of L² = Σ n_r/G l_r², n_r/G l_r/L."""
-    reference = context.evidence.reference
-    key = TraceKey(step=step, phase="loss", variable="", replica=WHOLE)
-    whole, alone = reference.get(key), reference.get_replicas(key)
-    sizes = np.asarray(reference.get_shards(step), np.float64)
-    if whole is None or not np.any(densify(whole)):
-        return False
-    losses = np.asarray([float(densify(value)) for value in alone])
-    if losses.shape != sizes.shape:
-        return False
-    roots = sizes / max(1.0, sizes.sum()) * losses / float(densify(whole))
-    return bool(np.allclose(shares, roots, rtol=0.0, atol=SAME / 10))
 
 
 def _predict_means(

@@ -127,7 +127,8 @@ def note_dealt_out(
 def note_alone(evidence: Evidence, findings: Sequence[Finding]) -> str:
     """Names what one device has and no replica, or the other way round.
 
-    State of one side alone that moves, and settings that differ where no finding tells of them.
+    State of one side alone that moves, and settings that differ where no finding
+    tells of them.
 
     Args:
         evidence: What was seen.
