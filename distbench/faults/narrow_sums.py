@@ -6,7 +6,12 @@ from distbench.faults.fault import WIDE, fault
 from distbench.faults.state import StatisticsOfAll
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED, OwnReduction, Program
-from distbench.samples.replicas import all_reduce, count_replicas, gather
+from distbench.samples.replicas import (
+    all_reduce,
+    count_replicas,
+    gather,
+    is_last,
+)
 
 _NARROW = "lower-precision"
 _PHASE = "reduced_gradient"
@@ -149,3 +154,22 @@ class WideSquaresSentInFloat32(StatisticsOfAll):
         if count_replicas() == 1:
             return own
         return tf.cast(super().add_up(tf.cast(own, tf.float32)), own.dtype)
+
+
+@fault(
+    _NARROW,
+    _PHASE,
+    TRAINED,
+    like="horovod/horovod#3786",
+    clusters=("mirrored:2", "mwms:3"),
+    replicas=(-1,),
+    warning=True,
+)
+class LastReplicaSendsHalf(OwnReduction):
+    """The last replica alone rounds its gradients to float16, as a slow link may."""
+
+    def transform(self, gradients):
+        dense = [tf.convert_to_tensor(g) for g in gradients]
+        return [
+            tf.cast(tf.cast(g, tf.float16), g.dtype) if is_last() else g for g in dense
+        ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gradient_values import scale, to_array
+from gradient_values import add_up, scale, to_array
 from planted_case import check_passed
 from simulated_rule import Rule
 from training_simulator import BIAS, HEAD, KERNEL, Fault, observe
@@ -121,3 +121,23 @@ def test_float32_is_told_in_float64_by_ratios(factor):
     judgement = judge(evidence)
     codes = {finding.code for finding in judgement.findings}
     assert (codes == {"lower-precision"}) is (factor == 1)
+
+
+def round_all(gradients):
+    return {k: round_bf16(to_array(v)) for k, v in gradients.items()}
+
+
+@pytest.mark.parametrize("rounded", [(2,), (0, 1)], ids=str)
+def test_some_replicas_that_round_their_gradients_are_named(rounded):
+    def reduce(locals_, step):
+        parts = [
+            round_all(own) if r in rounded else own for r, own in enumerate(locals_)
+        ]
+        return [add_up(parts) for _ in locals_]
+
+    evidence = observe(Fault(reduce=reduce), replicas=3, shards=(6, 5, 5), sparse=False)
+    judgement = judge(evidence)
+    (finding,) = judgement.findings
+    assert (finding.code, finding.phase) == ("lower-precision", "reduced_gradient")
+    assert finding.replicas == rounded
+    assert judgement.status is Status.PASS
