@@ -5,6 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.faults.metrics import COUNT, TOTAL, Metered
 from distbench.samples.lazy import tf
+from distbench.samples.optimizers import optimizer
 from distbench.samples.program import HEAD, SECOND, TRAINED, PenalisedProgram, Program
 from distbench.samples.servers import count_workers, find_worker, is_served
 from distbench.unusual.grouping import NormalisationLayer
@@ -104,3 +105,55 @@ class PushesCountedForAllWorkers(AppliedOnceThreeArePushed):
 
     def count(self):
         return count_workers()
+
+
+@fault(
+    "lost-update",
+    "slot",
+    ("SGD/bias/first", "SGD/kernel/first"),
+    like=_LIKE,
+    clusters=_SERVED,
+    workload="linear",
+)
+@optimizer("SGD", 0.05, name="SGD")
+class MomentumOfEachWorker:
+    """Each worker moves a momentum of its own, and leaves the other one's."""
+
+    def _create_slots(self, var_list):
+        for name in ("first", "other"):
+            for variable in var_list:
+                self.add_slot(variable, name)
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        del apply_state
+        is_first = tf.equal(find_worker(), 0)
+        first, other = self.get_slot(var, "first"), self.get_slot(var, "other")
+        moved = 0.9 * tf.where(is_first, first, other) + grad
+        first.assign(tf.where(is_first, moved, first))
+        other.assign(tf.where(is_first, other, moved))
+        return var.assign_sub(0.05 * moved)
+
+
+@fault(
+    "lost-update",
+    "variable",
+    ("bias", "kernel"),
+    like=_LIKE,
+    clusters=_SERVED,
+    workload="linear",
+)
+@optimizer("SGD", 0.05)
+class AppliedOnceEachHasPushed:
+    """Gradients are kept until every worker has pushed one, and their mean applied."""
+
+    def _create_slots(self, var_list):
+        for variable in var_list:
+            self.add_slot(variable, "pushed")
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        del apply_state
+        pushed = self.get_slot(var, "pushed")
+        total = pushed + grad / count_workers()
+        is_due = tf.equal((self.iterations + 1) % count_workers(), 0)
+        pushed.assign(tf.where(is_due, tf.zeros_like(total), total))
+        return var.assign_sub(0.05 * tf.where(is_due, total, tf.zeros_like(total)))

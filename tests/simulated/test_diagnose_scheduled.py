@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from simulated_rule import Rule
-from training_simulator import TRAINED, Fault, observe
+from training_simulator import BIAS, KERNEL, TRAINED, Fault, observe
 
 from distbench.diagnose.judge import judge
 from distbench.evidence import Evidence
@@ -145,3 +145,59 @@ def test_a_count_that_goes_up_too_fast_is_told_by_its_first_step() -> None:
     (found,) = judge(replace(evidence, subject=subject)).findings
     assert (found.code, found.step) == ("update-repeated", 0)
     assert (found.variables, found.ratio) == (("count",), 2)
+
+
+def test_a_slot_that_stays_is_told_apart_from_one_that_moves_otherwise() -> None:
+    """No factor stands for both, though one comes near."""
+
+    def change(new, old, applied, run):
+        if run.step != 1:
+            return new
+        still = {f"momentum/{KERNEL}": old[f"momentum/{KERNEL}"]}
+        path = f"momentum/{BIAS}"
+        return {**new, **still, path: old[path] + np.float32(0.03) * applied[BIAS]}
+
+    evidence = observe(Fault(update=change), replicas=1, steps=4, rule=MOMENTUM)
+    subject = replace(evidence.subject, scheduled=True)
+    first, other = judge(replace(evidence, subject=subject)).findings
+    assert (first.code, first.variables) == ("lost-update", (f"momentum/{KERNEL}",))
+    assert other.variables == (f"momentum/{BIAS}",)
+    assert other.code != "lost-update"
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["here-too", "here-alone"])
+def test_a_variable_that_stays_is_told_and_not_the_slot_that_moves_in_its_place(
+    is_kept: bool,
+) -> None:
+    """One device leaves that slot as it is; if not, the variable may follow from it."""
+
+    def change(new, old, applied, run):
+        return {**new, **{p: old[p] for p in TRAINED if run.step in (0, 2)}}
+
+    evidence = observe(Fault(update=change), replicas=1, steps=4)
+    info = VariableInfo(
+        path="kept", role="slot", of=KERNEL, shape=(2,), dtype="float32"
+    )
+
+    def keep(trace: Trace, moves: Sequence[float], replicas: Sequence[int]) -> Trace:
+        values = {
+            TraceKey(step=step, phase="slot", variable="kept", replica=r): np.full(
+                2, moved, np.float32
+            )
+            for step, moved in enumerate(moves, INITIAL)
+            for r in replicas
+        }
+        infos = (*trace.variables, info)
+        return replace(trace, variables=infos, values={**trace.values, **values})
+
+    due = (0, 0.5, 0.25, 0.5, 0.25) if is_kept else (0,) * 5
+    evidence = replace(
+        evidence,
+        observed=keep(evidence.observed, (0, 0.7, due[2], 0.7, due[4]), [0]),
+        reference=keep(evidence.reference, due, [WHOLE, 0]),
+        twins=tuple(keep(twin, due, [WHOLE]) for twin in evidence.twins),
+        subject=replace(evidence.subject, scheduled=True),
+    )
+    first = judge(evidence).findings[0]
+    assert (first.phase == "slot") is is_kept
+    assert is_kept or (first.code, first.step) == ("lost-update", 0)

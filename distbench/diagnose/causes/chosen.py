@@ -17,6 +17,7 @@ from distbench.diagnose.causes.exchange import describe_exchange
 from distbench.diagnose.causes.explain import Explained, explain_all
 from distbench.diagnose.causes.infinite import part_infinite, part_uneven
 from distbench.diagnose.causes.rank import ALL, Ranked, find_best, find_full
+from distbench.diagnose.causes.still import part_still
 from distbench.diagnose.causes.unexplained import leave_unexplained
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR
@@ -39,18 +40,18 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
 
     State that is infinite on one replica alone is told by itself. Of the rest one cause
     for everything comes first: it has the most numbers against it. If there is none,
-    averages that follow a wrong variable rightly are left out, as is what a wrong
-    statistic moves, and then a variable at a time is explained, and equal causes are
-    joined again; before that, what the state shows of gradients that a step adds up,
-    where a look inside has seen them. Where that leaves a part open, wide causes are
-    asked that leave nothing.
+    state that stays as it was is told apart from what moves. Averages that follow a
+    wrong variable rightly are left out, as is what a wrong statistic moves, and then a
+    variable at a time is explained, and equal causes are joined again; before that,
+    what the state shows of gradients that a step adds up, where a look inside has seen
+    them. Where that leaves a part open, wide causes are asked that leave nothing.
     """
     best = _find_best(context)
-    uneven = part_uneven(context, best)
-    if uneven:
-        return tuple(cause for part in uneven for cause in explain_cases(part))
-    if best is not None and best.full:
+    parts = part_uneven(context, best)
+    if not parts and best is not None and best.full:
         return _explain_each(context, best)
+    if parts := parts or part_still(context):
+        return tuple(cause for part in parts for cause in explain_cases(part))
     for left_out in (leave_out_followers, leave_out_steered):
         led = left_out(context)
         if led.cases and len(led.cases) < len(context.cases):

@@ -10,12 +10,18 @@ from distbench.compare.arrays.aligned import align_values
 from distbench.compare.arrays.bounds import find_roundoff
 from distbench.compare.arrays.pair import Pair
 from distbench.trace import SparseRows, Value
-from distbench.trace.numbers import Array, densify, measure_size
+from distbench.trace.numbers import Array, are_equal, densify, measure_size
 
 
 def find_base(case: Pair) -> Array:
     """The state before the step, 0 where it is not known, in the shape of the case."""
     return np.array(np.broadcast_to(np.asarray(case.base), case.expected.shape))
+
+
+def is_still(case: Pair) -> bool:
+    """Whether state stays bit for bit as it was, where one device changes it."""
+    base = find_base(case)
+    return are_equal(case.observed, base) and not are_equal(case.expected, base)
 
 
 def take_rows(value: Value, case: Pair) -> Array:

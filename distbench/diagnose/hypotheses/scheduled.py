@@ -7,6 +7,7 @@ such as to try a step again, is wrong in its steps alone, and not in those aroun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -29,18 +30,19 @@ _ADVICE = (
 
 
 def explain_by_lost_step(context: Context) -> Iterator[Hypothesis]:
-    """A step that leaves all that trains as it was, where other steps do not.
+    """A step that leaves all that trains as it was, or a slot, where others do not.
 
     On one device every step moves something: what takes turns there has other turns.
     """
     if context.phase not in UPDATED or not context.evidence.subject.scheduled:
         return
     lost = context.work_out("lost steps", lambda: _find_lost(context))
-    predicted = {
-        number: find_base(case)
-        for number, case in context.list_cases()
-        if case.key.step in lost
-    }
+    predicted: dict[int, Array] = {}
+    for path, cases in context.group_cases(lambda case: case.key.variable).items():
+        info = context.infos.get(path)
+        is_slot = info is not None and info.role == "slot"
+        still = _find_unmoved(context, info) if info is not None and is_slot else lost
+        predicted |= {n: find_base(case) for n, case in cases if case.key.step in still}
     if predicted:
         yield Hypothesis(
             code="lost-update",
@@ -117,6 +119,12 @@ def _find_lost(context: Context) -> set[int]:
     return _list_still(context, partial(_moves, context))
 
 
+def _find_unmoved(context: Context, info: VariableInfo) -> set[int]:
+    """The same of a single slot, and what is lost with all that trains."""
+    lost = context.work_out("lost steps", lambda: _find_lost(context))
+    return lost | _list_still(context, partial(_is_moved, context, info))
+
+
 def _find_still(context: Context, info: VariableInfo) -> set[int]:
     """The same of one variable, which each step of one device moves by as much."""
     evidence, moved = context.evidence, []
@@ -179,6 +187,8 @@ def _is_moved(
 ) -> bool:
     """Whether a step is known to change a variable."""
     key = TraceKey(step=step, phase="variable", variable=info.path, replica=replica)
+    if info.role == "slot":
+        key = replace(key, phase="slot")
     before, after = find_held(context.evidence, info, key), trace.get(key)
     if before is None or after is None:
         return False

@@ -9,6 +9,7 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import are_alike, are_same_factors
+from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
     fit_weights,
@@ -26,7 +27,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
 )
 from distbench.diagnose.names import name_lag
 from distbench.trace import UPDATED
-from distbench.trace.numbers import Array
+from distbench.trace.numbers import Array, are_equal
 
 Late = tuple[int, Array, Array]
 """Number of a case, the gradient of some steps before, and that of its own."""
@@ -240,6 +241,13 @@ def name_factor(
     """
     if ratio is not None and abs(ratio) <= _NONE:
         ratio = 0.0
+    if all(are_equal(case.expected, find_base(case)) for case in context.cases):
+        return Hypothesis(
+            code="hyperparameter-differs",
+            predicted=predicted,
+            detail=f"{who} {what}, where one device leaves the slot as it was: its "
+            "turn comes in other steps",
+        )
     words = "another multiple of" if ratio is None else f"{ratio:.6g} times"
     found = Hypothesis(
         code="scale-error",

@@ -8,6 +8,7 @@ from distbench.compare.state.leading import find_counts
 from distbench.diagnose.stages.between_steps import break_at_begun, put_begun_first
 from distbench.diagnose.stages.counters import leave_out_counted
 from distbench.diagnose.stages.explained_links import explain_links
+from distbench.diagnose.stages.held_back import move_held_back
 from distbench.diagnose.stages.in_turn import leave_out_led_losses
 from distbench.diagnose.stages.kept_late import leave_out_keepers
 from distbench.diagnose.stages.late_copies import tell_late_copies
@@ -52,6 +53,7 @@ def explain_chain(evidence: Evidence, chain: Chain) -> tuple[Finding, ...]:
         if link.comparison.relation not in OF_COPIES:
             by_phase[link.comparison.phase].append(link)
     by_phase = move_multiplied(evidence, chain, by_phase)
+    by_phase = move_held_back(evidence, chain, by_phase)
     root: Phase = "local_gradient"
     if not chain.shows("local_gradient"):
         root = "reduced_gradient"

@@ -1,0 +1,55 @@
+"""A step that moves no variable, and keeps in a slot what is due to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from distbench.compare.comparison import Judged
+from distbench.diagnose.clues.cases import find_base, is_still
+from distbench.diagnose.stages.links import Chain
+from distbench.evidence import Evidence
+from distbench.trace import Phase
+from distbench.trace.numbers import are_equal
+
+Place = tuple[int, int, str]
+"""Step, replica and variable."""
+
+
+def move_held_back(
+    evidence: Evidence, chain: Chain, by_phase: Mapping[Phase, list[Judged]]
+) -> dict[Phase, list[Judged]]:
+    """Wrong links by phase, with still variables in the place of slots that moved.
+
+    A wrong slot is there before its variable, which may follow from it. But where one
+    device leaves the slot as it was, it is the variable that lacks the step.
+
+    Args:
+        evidence: What was seen.
+        chain: The links of all steps.
+        by_phase: Those that are to be explained.
+    """
+    found = dict(by_phase)
+    if evidence.tier == "free":
+        return found
+    still = {
+        (link.comparison.step, link.comparison.replica, link.comparison.variable): link
+        for link in chain.following
+        if link.comparison.phase == "variable"
+        and link.pair is not None
+        and is_still(link.pair)
+    }
+    infos = evidence.observed.by_path
+
+    def find_place(link: Judged) -> Place | None:
+        """Of the variable, if the slot has moved in its place."""
+        c, pair = link.comparison, link.pair
+        if pair is None or not are_equal(pair.expected, find_base(pair)):
+            return None
+        place = (c.step, c.replica, infos[c.variable].of)
+        return place if place in still else None
+
+    places = {id(link): find_place(link) for link in found["slot"]}
+    found["slot"] = [link for link in found["slot"] if places[id(link)] is None]
+    moved = [still[place] for place in dict.fromkeys(places.values()) if place]
+    found["variable"] = [*moved, *found["variable"]]
+    return found
