@@ -5,6 +5,10 @@ device adds. Handed to an optimizer that sums, it is N times that again, and rig
 a step that starts from one device's state mixes both units: what goes wrong then is the
 bench's doing. Where each run goes on from its own state, nothing else is wrong. The
 state may begin in its units as well: then the free run begins with it.
+
+So it is with a number that the rule is given, as a rate that is N times one device's,
+where the sums of the gradients are an N-th. A rule that is linear in both makes the
+same of them, slots included; a step that starts with one device's number does not.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ import numpy as np
 from distbench.checking.attempt import attempt
 from distbench.checking.plan import Planned
 from distbench.compare.arrays.copies import are_same
-from distbench.compare.arrays.ratio import SAME
+from distbench.compare.arrays.ratio import SAME, are_same_factors
+from distbench.compare.state.leading import is_number
 from distbench.details import Compared
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
@@ -25,11 +30,11 @@ from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence, Tier
 from distbench.observe import Launch, observe
 from distbench.target import TargetRef
-from distbench.trace import INITIAL, STATE, WHOLE, TraceKey, VariableInfo
+from distbench.trace import INITIAL, STATE, SUMMED, WHOLE, TraceKey, VariableInfo
 from distbench.trace.numbers import Array, densify, measure_size
 from distbench.verdict import Status
 
-_OTHER: dict[Tier, Tier] = {"bounded": "free", "free": "bounded"}
+_OTHER: dict[Tier, Tier] = {"exact": "free", "bounded": "free", "free": "bounded"}
 """Steps start from one device's state in the one, in the other from what is there."""
 _AGAINST_ONE = "reference"
 _MORE = 4.0
@@ -73,20 +78,37 @@ def judge_units(
 
 
 def _join(tier: Tier, found: Judgement, seen: Mapping[Tier, Evidence]) -> Judgement:
-    if not {*_OTHER} <= {*seen}:
+    begun: Tier = "bounded" if tier == "free" else tier
+    if not {begun, "free"} <= {*seen}:
         return found
-    free, bounded = (
-        found if each == tier else judge(seen[each]) for each in ("free", "bounded")
+    free, mixed = (
+        found if each == tier else judge(seen[each]) for each in ("free", begun)
     )
     paths = _list_wrong(free)
     factors = [_find_factor(seen["free"], path) for path in paths]
-    if not paths or None in factors or not _mixes(bounded, free, set(paths)):
+    if not paths or None in factors or not _mixes(mixed, free, set(paths)):
         return found
     more = tell_more(paths)
     note = (
         f"note: '{paths[0]}'{more} holds {factors[0]:.6g} times what one device holds, "
-        "and all that is made of it is right where each run goes on from its own state"
     )
+    sums = [pair for pair in free.compared if pair.wrong and pair.phase in SUMMED]
+    if sums:
+        infos = seen["free"].observed.by_path
+        if not all(is_number(infos[path]) for path in paths) or not all(
+            _is_undone(pair, factor) for pair in sums for factor in factors
+        ):
+            return found
+        note += (
+            f"and {sums[0].phase} of '{sums[0].variable}' and what else is summed is "
+            f"{sums[0].ratio:.6g} times as large: they undo each other, and slots and "
+            "variables are right where each run goes on from its own state"
+        )
+    else:
+        note += (
+            "and all that is made of it is right where each run goes on from its own "
+            "state"
+        )
     return replace(
         free,
         status=Status.PASS,
@@ -113,11 +135,20 @@ def _is_trained(info: VariableInfo) -> bool:
 
 
 def _list_wrong(judgement: Judgement) -> list[str]:
-    """State that is wrong; empty if anything else is, or a run ended otherwise."""
+    """State that is wrong; empty if anything is but that and sums of gradients."""
     wrong = [pair for pair in judgement.compared if pair.wrong]
-    if any(pair.phase not in STATE for pair in wrong):
+    if any(pair.phase not in (*STATE, *SUMMED) for pair in wrong):
         return []
-    return list(dict.fromkeys(pair.variable for pair in wrong))
+    return list(dict.fromkeys(p.variable for p in wrong if p.phase in STATE))
+
+
+def _is_undone(pair: Compared, factor: float | None) -> bool:
+    """Whether a sum is as many times too small as a number is too large."""
+    return (
+        pair.ratio is not None
+        and factor is not None
+        and are_same_factors(pair.ratio * factor, 1.0)
+    )
 
 
 def _find_factor(evidence: Evidence, path: str) -> float | None:
@@ -153,7 +184,7 @@ def _are_near(seen: Array, due: Array) -> bool:
     return 0 < size < np.inf and measure_size(seen - due) <= SAME * size
 
 
-def _mixes(bounded: Judgement, free: Judgement, paths: set[str]) -> bool:
+def _mixes(mixed: Judgement, free: Judgement, paths: set[str]) -> bool:
     """Whether what is made of the state is wrong where it starts in other units.
 
     All that is wrong besides has to be so by far more than the run that goes on from
@@ -168,8 +199,11 @@ def _mixes(bounded: Judgement, free: Judgement, paths: set[str]) -> bool:
     }
     wrong = [
         pair
-        for pair in bounded.compared
-        if pair.wrong and pair.relation == _AGAINST_ONE and pair.variable not in paths
+        for pair in mixed.compared
+        if pair.wrong
+        and pair.relation == _AGAINST_ONE
+        and pair.variable not in paths
+        and (pair.phase not in SUMMED or _name_place(pair) in bounds)
     ]
     return bool(wrong) and all(
         pair.error > _MORE * bounds.get(_name_place(pair), np.inf) for pair in wrong

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.samples.lazy import tf
+from distbench.samples.lazy import keras2, tf
 from distbench.samples.program import TRAINED
 from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.units import (
     MeansByHand,
     MeansKept,
+    MeanWithLargerRate,
     NormaliserInShares,
     RateByMeanOfShares,
     make_averaged,
@@ -125,3 +126,17 @@ class MeansTakenTooOften(MeansByHand):
 
     def count(self):
         return count_replicas() ** 2
+
+
+@fault(
+    "hyperparameter-differs",
+    "slot",
+    ("learning_rate",),
+    like="keras-team/keras#20541",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class MeanWithLargerRateOfAdam(MeanWithLargerRate):
+    """Adam makes the same steps of a mean as of a sum, so the rate alone counts."""
+
+    def make_optimizer(self):
+        return keras2.Adam(0.05 * count_replicas())

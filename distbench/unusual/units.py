@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from distbench.samples.lazy import tf
+from distbench.samples.lazy import keras2, tf
 from distbench.samples.program import ByHand, Program
-from distbench.samples.replicas import change_joined, count_replicas
+from distbench.samples.replicas import all_reduce, change_joined, count_replicas
 from distbench.unusual.program import unusual
 
 
@@ -205,3 +205,17 @@ class NormaliserInShares(Program):
     def read_average(self):
         """The average of the counts of all."""
         return self.average * count_replicas()
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class MeanWithLargerRate(Program):
+    """As Horovod has it: the gradients' mean, and the rate times the replicas."""
+
+    def make_optimizer(self):
+        return keras2.SGD(0.05 * count_replicas(), momentum=0.9)
+
+    def apply(self, gradients):
+        self._optimizer.apply_gradients(
+            zip(all_reduce("mean", gradients), self.trained(), strict=True),
+            skip_gradients_aggregation=True,
+        )

@@ -229,3 +229,63 @@ def test_a_second_run_that_breaks_takes_nothing_back(
     launch = SimpleNamespace(log=told.append)
     assert judge_units(make_evidence("bounded"), launch=launch) is FOUND
     assert "a task was killed" in told[0]
+
+
+RATE = VariableInfo(path="rate", role="slot", shape=(), dtype="float32")
+
+
+def make_rates(tier: Tier, factor: float = 2.0) -> Evidence:
+    """A run in which the rate is so many times that of one device."""
+    evidence = make_evidence(tier)
+    infos = (*INFOS, RATE)
+
+    def add(trace: Trace, replicas: tuple[int, ...], rate: float) -> Trace:
+        values: dict[TraceKey, Value] = {
+            TraceKey(step=step, phase="slot", variable="rate", replica=r): np.array(
+                rate, np.float32
+            )
+            for step in range(INITIAL, 2)
+            for r in replicas
+        }
+        return replace(trace, variables=infos, values=values)
+
+    return replace(
+        evidence,
+        observed=add(evidence.observed, (0, 1), 0.05 * factor),
+        reference=add(evidence.reference, (WHOLE,), 0.05),
+    )
+
+
+RATE_WRONG = compare("slot", "rate")
+HALF = replace(compare("reduced_gradient", "kernel"), ratio=0.5)
+RIGHT = compare("variable", "kernel", wrong=False)
+
+
+@pytest.mark.parametrize("tier", ["exact", "bounded"])
+@pytest.mark.parametrize(
+    ("more", "factor", "passes"),
+    [
+        ((HALF, RIGHT), 2.0, True),
+        # The sum is right, or another one than the rate makes up for.
+        ((RIGHT, compare("variable", "kernel")), 2.0, False),
+        ((replace(HALF, ratio=0.4), RIGHT), 2.0, False),
+        ((HALF, replace(HALF, variable="bias", ratio=None), RIGHT), 2.0, False),
+        ((HALF, RIGHT), 0.5, False),
+        # A slot or a variable is wrong as well.
+        ((HALF, RIGHT, compare("slot", "momentum")), 2.0, False),
+        ((HALF, compare("variable", "kernel")), 2.0, False),
+    ],
+    ids=["undone", "rate-alone", "other", "odd", "same-way", "slot", "variable"],
+)
+def test_a_rate_and_a_sum_that_undo_each_other_are_a_note(
+    monkeypatch: pytest.MonkeyPatch, tier: Tier, more: Any, factor: float, passes: bool
+) -> None:
+    finding = make_finding(phase="slot", variable="rate", variables=("rate",))
+    mixed = (RATE_WRONG, HALF, compare("variable", "kernel"))
+    found = Judgement(status=Status.FAIL, findings=(finding,), compared=mixed)
+    free = Judgement(status=Status.FAIL, compared=(RATE_WRONG, *more))
+    monkeypatch.setattr(units, "judge", lambda _: free)
+    both = make_rates(tier, factor), make_rates("free", factor)
+    judgement = judge_units(*both, found=found)
+    assert (judgement.status is Status.PASS) is passes
+    assert passes is ("undo each other" in judgement.message)
