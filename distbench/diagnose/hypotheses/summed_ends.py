@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.state.leading import has_gradient
+from distbench.compare.state.leading import has_gradient, is_trained
 from distbench.diagnose.clues.cases import find_base, take_rows
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import Row, fit_weights
@@ -118,7 +118,9 @@ def _fit_kept(
 
 
 def _add_shards(context: Context, case: Pair) -> Array | None:
-    """What one device makes of each shard alone, added up."""
+    """What shards alone leave, added up; None where gradients lead."""
+    if is_trained(context.evidence, case.key.variable):
+        return None
     shards = context.evidence.reference.get_replicas(case.key)
     if len(shards) < context.replicas:
         return None
