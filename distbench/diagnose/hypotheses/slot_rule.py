@@ -27,7 +27,7 @@ from distbench.diagnose.hypotheses.slot_facts import (
 )
 from distbench.diagnose.names import name_lag
 from distbench.trace import UPDATED
-from distbench.trace.numbers import Array, are_equal
+from distbench.trace.numbers import Array, are_equal, densify
 
 Late = tuple[int, Array, Array]
 """Number of a case, the gradient of some steps before, and that of its own."""
@@ -227,6 +227,14 @@ def _fit_factors(context: Context, power: int) -> dict[int, Factored]:
     return found
 
 
+def _is_left_now(context: Context, case: Pair) -> bool:
+    """Whether one device leaves a slot as it was, and changes it in another step."""
+    trace, path = context.evidence.reference, case.key.variable
+    held = [densify(value) for _, value in trace.select(phase="slot", variable=path)]
+    is_moved = any(not are_equal(value, held[0]) for value in held)
+    return is_moved and are_equal(case.expected, find_base(case))
+
+
 def name_factor(
     context: Context,
     predicted: Mapping[int, Array],
@@ -241,7 +249,7 @@ def name_factor(
     """
     if ratio is not None and abs(ratio) <= _NONE:
         ratio = 0.0
-    if all(are_equal(case.expected, find_base(case)) for case in context.cases):
+    if all(_is_left_now(context, case) for case in context.cases):
         return Hypothesis(
             code="hyperparameter-differs",
             predicted=predicted,
