@@ -13,6 +13,7 @@ from training_simulator import TRAINED, Fault, Rule, observe, reduce_with
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
+from distbench.trace import TraceKey
 from distbench.trace.settings import note_settings
 from distbench.verdict import Status
 
@@ -45,16 +46,33 @@ def note(evidence: Evidence, seen: object) -> Evidence:
     return replace(evidence, observed=observed, reference=reference)
 
 
-def find(fault: Fault, seen: object, configured: Fault | None = None) -> Judgement:
+def add_slot(evidence: Evidence) -> Evidence:
+    """The same where the cluster alone keeps a slot."""
+    observed = evidence.observed
+    key = TraceKey(step=0, phase="slot", variable="largest", replica=0)
+    values = {**observed.values, key: np.zeros(2, F)}
+    return replace(evidence, observed=replace(observed, values=values))
+
+
+def find(
+    fault: Fault,
+    seen: object,
+    configured: Fault | None = None,
+    *,
+    is_alone: bool = False,
+) -> Judgement:
     """What is said where a setting differs.
 
     Args:
         fault: What is wrong on the cluster.
         seen: What the setting is there.
         configured: What one device leads to with it; None where it takes it not.
+        is_alone: Whether the cluster alone has a slot for it.
     """
     rule = Rule(name="momentum")
     evidence = note(observe(fault, rule=rule, replicas=N), seen)
+    if is_alone:
+        evidence = add_slot(evidence)
     if configured is not None:
         run = observe(configured, rule=rule, replicas=N).observed
         run = replace(run, notes={"untried": []})
@@ -80,13 +98,19 @@ def test_one_that_leads_elsewhere_is_a_note() -> None:
     assert _TOLD in judgement.message
 
 
-def test_one_that_cannot_be_tried_is_the_cause_where_there_is_no_other() -> None:
-    (finding,) = find(Fault(update=bend), 2).findings
+def test_one_that_asks_for_a_slot_is_the_cause_where_there_is_no_other() -> None:
+    (finding,) = find(Fault(update=bend), 2, is_alone=True).findings
     assert finding.code == "hyperparameter-differs"
     assert _TOLD in finding.explanation
     assert finding.confidence == 0
-    (finding,) = find(Fault(update=lengthen), 2).findings
+    (finding,) = find(Fault(update=lengthen), 2, is_alone=True).findings
     assert finding.code == "update-repeated"
+
+
+def test_one_that_cannot_be_tried_may_lead_nothing() -> None:
+    judgement = find(Fault(update=bend), 2)
+    assert {finding.code for finding in judgement.findings} == {"unexplained"}
+    assert _TOLD in judgement.message
 
 
 def test_one_that_was_tried_in_vain_is_not() -> None:

@@ -21,7 +21,7 @@ from distbench.diagnose.causes.still import part_still
 from distbench.diagnose.causes.unexplained import leave_unexplained
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR
-from distbench.diagnose.clues.settings import describe_settings
+from distbench.diagnose.clues.settings import describe_settings, have_other_slots
 from distbench.diagnose.clues.shown_sums import read_sums, shows_micro_steps
 from distbench.diagnose.hypotheses.followed import leave_out_followers
 from distbench.diagnose.hypotheses.register import (
@@ -66,28 +66,23 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     causes = _explain_narrowly(context, best)
     if all(cause.confidence >= ALL or _is_apart(cause) for cause in causes):
         return causes
-    return _explain_by_settings(context, causes) or _explain_widely(context, causes)
-
-
-def _explain_widely(
-    context: Context, causes: Sequence[Explained]
-) -> tuple[Explained, ...]:
-    """What leaves nothing by a wide cause, else the narrow ones as they are."""
     last = find_full(context, list_last(context)) or _find_shown(context)
     if last := last or find_full(context, list_least(context)):
         return (_adopt(context, last),)
-    return tuple(name_sums_apart(context, cause) for cause in causes)
+    by_settings = _explain_by_settings(context, causes)
+    return by_settings or tuple(name_sums_apart(context, cause) for cause in causes)
 
 
 def _explain_by_settings(
     context: Context, causes: Sequence[Explained]
 ) -> tuple[Explained, ...]:
-    """What no cause explains whole, as of settings that differ and cannot be tried.
+    """What no cause explains whole, as of settings that ask for state of their own.
 
-    They are seen to differ, and an update is made of them. Empty where none do.
+    They differ, and so does which slots there are; one device cannot try them. Of other
+    settings nobody knows whether anything is made of them. Empty where none are such.
     """
     words = describe_settings(context.evidence, untried=True)
-    if context.phase not in SET or not words:
+    if context.phase not in SET or not words or not have_other_slots(context.evidence):
         return ()
     told = [c for c in causes if c.confidence >= ALL or _is_apart(c)]
     left = tuple(case for cause in causes if cause not in told for case in cause.cases)

@@ -32,6 +32,15 @@ def describe_settings(evidence: Evidence, *, untried: bool = False) -> str:
     return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
 
 
+def have_other_slots(evidence: Evidence) -> bool:
+    """Whether optimizers keep other slots than on one device."""
+    seen, due = (
+        {key.variable for key in trace.values if key.phase == "slot"}
+        for trace in (evidence.observed, evidence.reference)
+    )
+    return seen != due
+
+
 def _describe(evidence: Evidence, other: OtherSetting, *, is_one: bool) -> str:
     position, name = _part(other)
     whose = "the optimizer" if is_one else f"optimizer {position}"
