@@ -7,7 +7,7 @@ bench's doing. Where each run goes on from its own state, nothing else is wrong.
 state may begin in its units as well: then the free run begins with it.
 
 So it is with a number that the rule is given, as a rate that is N times one device's,
-where the sums of the gradients are an N-th. A rule that is linear in both makes the
+where the gradients, or their sums, are an N-th. A rule that is linear in both makes the
 same of them, slots included; a step that starts with one device's number does not.
 """
 
@@ -30,7 +30,7 @@ from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence, Tier
 from distbench.observe import Launch, observe
 from distbench.target import TargetRef
-from distbench.trace import INITIAL, STATE, SUMMED, WHOLE, TraceKey, VariableInfo
+from distbench.trace import GRADIENTS, INITIAL, STATE, WHOLE, TraceKey, VariableInfo
 from distbench.trace.numbers import Array, densify, measure_size
 from distbench.verdict import Status
 
@@ -92,17 +92,20 @@ def _join(tier: Tier, found: Judgement, seen: Mapping[Tier, Evidence]) -> Judgem
     note = (
         f"note: '{paths[0]}'{more} holds {factors[0]:.6g} times what one device holds, "
     )
-    sums = [pair for pair in free.compared if pair.wrong and pair.phase in SUMMED]
-    if sums:
+    gradients = [
+        pair for pair in free.compared if pair.wrong and pair.phase in GRADIENTS
+    ]
+    if gradients:
         infos = seen["free"].observed.by_path
         if not all(is_number(infos[path]) for path in paths) or not all(
-            _is_undone(pair, factor) for pair in sums for factor in factors
+            _is_undone(pair, factor) for pair in gradients for factor in factors
         ):
             return found
+        first = gradients[0]
         note += (
-            f"and {sums[0].phase} of '{sums[0].variable}' and what else is summed is "
-            f"{sums[0].ratio:.6g} times as large: they undo each other, and slots and "
-            "variables are right where each run goes on from its own state"
+            f"and {first.phase} of '{first.variable}' is {first.ratio:.6g} times as "
+            "large, with what follows: they undo each other, and slots and variables "
+            "are right where each run goes on from its own state"
         )
     else:
         note += (
@@ -135,15 +138,15 @@ def _is_trained(info: VariableInfo) -> bool:
 
 
 def _list_wrong(judgement: Judgement) -> list[str]:
-    """State that is wrong; empty if anything is but that and sums of gradients."""
+    """State that is wrong; empty if anything is but that and gradients."""
     wrong = [pair for pair in judgement.compared if pair.wrong]
-    if any(pair.phase not in (*STATE, *SUMMED) for pair in wrong):
+    if any(pair.phase not in (*STATE, *GRADIENTS) for pair in wrong):
         return []
     return list(dict.fromkeys(p.variable for p in wrong if p.phase in STATE))
 
 
 def _is_undone(pair: Compared, factor: float | None) -> bool:
-    """Whether a sum is as many times too small as a number is too large."""
+    """Whether a gradient is as many times too small as a number is too large."""
     return (
         pair.ratio is not None
         and factor is not None
@@ -203,7 +206,7 @@ def _mixes(mixed: Judgement, free: Judgement, paths: set[str]) -> bool:
         if pair.wrong
         and pair.relation == _AGAINST_ONE
         and pair.variable not in paths
-        and (pair.phase not in SUMMED or _name_place(pair) in bounds)
+        and (pair.phase not in GRADIENTS or _name_place(pair) in bounds)
     ]
     return bool(wrong) and all(
         pair.error > _MORE * bounds.get(_name_place(pair), np.inf) for pair in wrong

@@ -150,8 +150,7 @@ def note_alone(evidence: Evidence, findings: Sequence[Finding]) -> str:
             )
     settings = describe_settings(evidence)
     if settings and not any(settings in finding.explanation for finding in findings):
-        nothing = "" if findings or told else ", of which no number of the run tells"
-        told = [f"{'; '.join(told)}{': ' if told else ''}{settings}{nothing}"]
+        told = [f"{'; '.join(told)}: {settings}" if told else settings]
     return f"note: {'; '.join(told)}" if told else ""
 
 
