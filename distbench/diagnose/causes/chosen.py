@@ -19,9 +19,9 @@ from distbench.diagnose.causes.infinite import part_infinite, part_uneven
 from distbench.diagnose.causes.rank import ALL, Ranked, find_best, find_full
 from distbench.diagnose.causes.still import part_still
 from distbench.diagnose.causes.unexplained import leave_unexplained
+from distbench.diagnose.causes.untried import explain_by_untried, is_told
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR
-from distbench.diagnose.clues.settings import describe_settings, have_other_slots
 from distbench.diagnose.clues.shown_sums import read_sums, shows_micro_steps
 from distbench.diagnose.hypotheses.followed import leave_out_followers
 from distbench.diagnose.hypotheses.register import (
@@ -30,7 +30,6 @@ from distbench.diagnose.hypotheses.register import (
     list_last,
     list_least,
 )
-from distbench.diagnose.hypotheses.settings import SET
 from distbench.diagnose.hypotheses.statistics import leave_out_steered
 from distbench.diagnose.hypotheses.steered import part_by_state
 
@@ -64,35 +63,14 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     if shows_micro_steps(context.evidence) and (shown := _find_shown(context)):
         return (_adopt(context, shown),)
     causes = _explain_narrowly(context, best)
-    if all(cause.confidence >= ALL or _is_apart(cause) for cause in causes):
+    if all(map(is_told, causes)):
         return causes
     last = find_full(context, list_last(context)) or _find_shown(context)
     if last := last or find_full(context, list_least(context)):
         return (_adopt(context, last),)
-    by_settings = _explain_by_settings(context, causes)
-    return by_settings or tuple(name_sums_apart(context, cause) for cause in causes)
-
-
-def _explain_by_settings(
-    context: Context, causes: Sequence[Explained]
-) -> tuple[Explained, ...]:
-    """What no cause explains whole, as of settings that ask for state of their own.
-
-    They differ, and so does which slots there are; one device cannot try them. Of other
-    settings nobody knows whether anything is made of them. Empty where none are such.
-    """
-    words = describe_settings(context.evidence, untried=True)
-    if context.phase not in SET or not words or not have_other_slots(context.evidence):
-        return ()
-    told = [c for c in causes if c.confidence >= ALL or _is_apart(c)]
-    left = tuple(case for cause in causes if cause not in told for case in cause.cases)
-    found = explain_all(context, "hyperparameter-differs", words)
-    return (*told, replace(found, cases=left, foretells=False))
-
-
-def _is_apart(cause: Explained) -> bool:
-    """Whether copies go apart: of each, its own way is all that there is to tell."""
-    return cause.code == "replicas-diverged" and cause.confidence == 0
+    if told := explain_by_untried(context, causes):
+        return told
+    return tuple(name_sums_apart(context, cause) for cause in causes)
 
 
 def _find_shown(context: Context) -> Ranked | None:
