@@ -65,8 +65,8 @@ def find_alike(evidence: Evidence, key: TraceKey) -> Array | None:
         What is nearest to the whole batch's of all that may be made of them. None if
         that is not alike in half of the digits of what the step changes, as far as it
         leaves that, or no shard was run alone: what is left between them is more than
-        rounding then. Of a state wider than what the model computes in, as a float64
-        total in one of float32, the digits are those: a step may sum it in them.
+        rounding then. Of a float64 state in a step that computes in fewer digits it is
+        as much as a sum in float32 may lose: a step may send it so.
     """
     whole, led = evidence.reference.get(key), collect_led(evidence, key, BITWISE)
     if whole is None or led is None:
@@ -77,35 +77,26 @@ def find_alike(evidence: Evidence, key: TraceKey) -> Array | None:
     left = measure_size(nearest - due)
     # What starts from a number that stands for nothing known loses that.
     change = min(measure_size(due - led.before), measure_size(due))
-    half = find_half(_find_dtype(evidence, name_value(whole)))
-    return nearest if left <= half * change else None
+    half = find_half(name_value(whole)) * change
+    narrow = bound_narrow_sum(evidence, key, name_value(whole))
+    return nearest if left <= max(half, narrow) else None
 
 
 def bound_narrow_sum(evidence: Evidence, key: TraceKey, dtype: str) -> float:
-    """What is lost of state if a step sums in fewer digits than the state's own.
+    """What is lost of a float64 state if a step sums in float32, as it may.
 
     What each shard changes is rounded, and so is each sum of these, on one device and
-    on a cluster. 0 where a step computes in no fewer.
+    on a cluster. 0 of other state, and where a step computes in float64 throughout or
+    what it loses is allowed anyway.
 
     Args:
         evidence: What was seen.
         key: The state after a step; replica `WHOLE`.
         dtype: That of the state.
     """
-    led, computed = collect_led(evidence, key, BITWISE), _find_dtype(evidence, dtype)
-    if led is None or computed == dtype:
+    led, u = collect_led(evidence, key, BITWISE), find_roundoff("float32")
+    is_wider = 0 < find_roundoff(dtype) < u <= find_roundoff(evidence.narrowest)
+    if led is None or not is_wider or measure_lost(evidence):
         return 0.0
     changes = np.sum([np.abs(shard - led.before) for shard in led.shards], axis=0)
-    u = find_roundoff(computed)
     return measure_size(bound_sum(changes, len(led.shards) + 2, u))
-
-
-def _find_dtype(evidence: Evidence, dtype: str) -> str:
-    """The dtype in which a step computes some state: its own, or one of fewer digits.
-
-    Where all variables have more than that, what is lost is allowed anyway. Counts in
-    whole numbers do not round.
-    """
-    own, narrowest = find_roundoff(dtype), evidence.narrowest
-    is_wider = 0 < own < find_roundoff(narrowest) and not measure_lost(evidence)
-    return narrowest if is_wider else dtype

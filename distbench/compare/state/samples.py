@@ -14,8 +14,8 @@ from distbench.compare.arrays.ratio import fit_ratio
 from distbench.trace import STATE, TraceKey, Value
 from distbench.trace.numbers import Array, measure_distance, name_value
 
-_FAR_SMALLER = 16
-"""From how many times smaller values the rounding is another one."""
+_FAR = 16
+"""From how many times smaller or larger values on the rounding is another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,9 @@ def limit_pools(
     Args:
         samples: By pool.
         pooled: Whether a step has the samples of others as well, but for those of which
-            the values are far smaller: what is subtracted until nothing is left has
-            the rounding of what there was, and tells nothing of a step that has more.
+            the values are far smaller or larger: what is subtracted until nothing is
+            left has the rounding of what there was, and tells nothing of a step that
+            has more.
     """
     limits: dict[tuple[Pool, int | None], tuple[float, float]] = {}
     for pool, found in samples.items():
@@ -90,8 +91,8 @@ def limit_pools(
         for step in {sample.step for sample in found}:
             here = [s for s in found if s.step == step]
             if pooled and all(math.isfinite(s.error) for s in here):
-                least = max(s.size for s in here) / _FAR_SMALLER
-                here = [s for s in finite if s.size >= least]
+                least, most = (max(s.size for s in here) * f for f in (1 / _FAR, _FAR))
+                here = [s for s in finite if least <= s.size <= most]
             limits[pool, step] = _limit(here)
     return limits
 

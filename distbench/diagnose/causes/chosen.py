@@ -65,6 +65,13 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     causes = _explain_narrowly(context, best)
     if all(map(is_told, causes)):
         return causes
+    return _explain_widely(context, causes)
+
+
+def _explain_widely(
+    context: Context, causes: Sequence[Explained]
+) -> tuple[Explained, ...]:
+    """What leaves nothing by a wide cause, else the narrow ones as they are."""
     last = find_full(context, list_last(context)) or _find_shown(context)
     if last := last or find_full(context, list_least(context)):
         return (_adopt(context, last),)

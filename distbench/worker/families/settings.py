@@ -55,20 +55,21 @@ def change_settings(
     Yields:
         Paths of those that they have taken, as they tell themselves.
     """
-    changed: list[tuple[Any, str, Any]] = []
+    changed: list[tuple[Any, str, Any, dict[str, Any]]] = []
     try:
         for path, value in settings.items():
             with suppress(Exception):  # a property may refuse what is assigned
                 holder, name = _find_holder(optimizers, path)
-                before = getattr(holder, name)
-                changed.append((holder, name, before))
+                changed.append((holder, name, getattr(holder, name), {**vars(holder)}))
                 setattr(holder, name, value)
         told = read_settings(optimizers)
         yield frozenset(p for p in settings if told.get(p) == settings[p])
     finally:
-        for holder, name, before in reversed(changed):
+        for holder, name, given, held in reversed(changed):
             with suppress(Exception):
-                setattr(holder, name, before)
+                setattr(holder, name, given)
+            # A property may keep something else than what it gives.
+            vars(holder).update(held)
 
 
 def _list_settings(
