@@ -86,8 +86,10 @@ def _get_position(path: str) -> str:
 
 def _are_one(left: Setting, right: Setting) -> bool:
     """Whether two settings are the same, but for what a float32 has no room for."""
-    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+    if left == right:
+        return True
+    if isinstance(left, float) and isinstance(right, float):
         near = float(np.finfo(np.float32).eps)
         are_nan = math.isnan(left) and math.isnan(right)
         return are_nan or math.isclose(left, right, rel_tol=near)
-    return left == right
+    return False
