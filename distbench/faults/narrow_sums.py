@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
-from distbench.faults.state import StatisticsOfAll
+from distbench.faults.state import StatisticsSentInBfloat16
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED, OwnReduction, Program
 from distbench.samples.replicas import (
@@ -142,18 +142,13 @@ class SentInHalfByLargest(OwnReduction):
     clusters=("mirrored:2", "mwms:3"),
     warning=True,
 )
-class WideSquaresSentInFloat32(StatisticsOfAll):
+class WideSquaresSentInFloat32(StatisticsSentInBfloat16):
     """A float64 moving mean of squares, of which what is summed travels as float32."""
 
-    kept = "float64"
+    kept, sent = "float64", "float32"
 
     def measure(self, features):
         return super().measure(features**2)
-
-    def add_up(self, own):
-        if count_replicas() == 1:
-            return own
-        return tf.cast(super().add_up(tf.cast(own, tf.float32)), own.dtype)
 
 
 @fault(

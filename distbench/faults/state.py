@@ -151,10 +151,12 @@ class StatisticsOfAll(Statistics):
 class StatisticsSentInBfloat16(StatisticsOfAll):
     """What the examples add to a moving mean travels as bfloat16."""
 
+    sent = "bfloat16"
+
     def add_up(self, own):
         if count_replicas() == 1:
             return own
-        return tf.cast(super().add_up(tf.cast(own, tf.bfloat16)), own.dtype)
+        return tf.cast(super().add_up(tf.cast(own, self.sent)), own.dtype)
 
 
 @fault(
