@@ -15,7 +15,9 @@ from distbench.trace import STATE, TraceKey, Value
 from distbench.trace.numbers import Array, measure_distance, name_value
 
 _FAR = 16
-"""From how many times smaller or larger values on the rounding is another one."""
+"""From how many times smaller or larger values on the rounding may be another one."""
+_NARROWEST = 2 * find_roundoff("bfloat16")
+"""What loses more is no rounding of a narrow dtype: terms cancel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +81,11 @@ def limit_pools(
 
     Args:
         samples: By pool.
-        pooled: Whether a step has the samples of others as well, but for those of which
-            the values are far smaller or larger: what is subtracted until nothing is
-            left has the rounding of what there was, and tells nothing of a step that
-            has more.
+        pooled: Whether a step has the samples of others as well. Of far smaller or
+            larger values those alone that a narrow dtype may round so: what is
+            subtracted until nothing is left has the rounding of what there was, and
+            tells nothing of a step that has more. Nor does a step that has more hide
+            what one that has less loses.
     """
     limits: dict[tuple[Pool, int | None], tuple[float, float]] = {}
     for pool, found in samples.items():
@@ -90,10 +93,15 @@ def limit_pools(
         limits[pool, None] = _limit(finite or found)
         for step in {sample.step for sample in found}:
             here = [s for s in found if s.step == step]
-            if pooled and all(math.isfinite(s.error) for s in here):
-                least, most = (max(s.size for s in here) * f for f in (1 / _FAR, _FAR))
-                here = [s for s in finite if least <= s.size <= most]
             limits[pool, step] = _limit(here)
+            if pooled and all(math.isfinite(s.error) for s in here):
+                size = max(s.size for s in here)
+                least, most = size / _FAR, size * _FAR
+                near = [s for s in finite if least <= s.size <= most]
+                far = [s for s in finite if not least <= s.size <= most]
+                more = [*near, *(s for s in far if s.error <= _NARROWEST)]
+                wide, wider = _limit(near), _limit(more)
+                limits[pool, step] = max(wide[0], wider[0]), max(wide[1], wider[1])
     return limits
 
 
