@@ -16,7 +16,7 @@ from distbench.diagnose.judge import judge
 from distbench.diagnose.readings.notes import note_not_finite
 from distbench.diagnose.readings.unjudged import note_metrics
 from distbench.evidence import Evidence
-from distbench.trace import WHOLE, MetricInfo, Trace, TraceKey
+from distbench.trace import INITIAL, WHOLE, MetricInfo, Trace, TraceKey
 from distbench.verdict import Status
 
 
@@ -213,3 +213,18 @@ def test_a_rule_that_minds_shards_passes_with_a_note(
         in judgement.message
     )
     assert found == noted, judgement.message
+
+
+def test_state_that_one_device_alone_moves_is_named() -> None:
+    evidence = observe()
+    reference = evidence.reference
+    kept = {
+        TraceKey(step=step, phase="slot", variable="average", replica=WHOLE): (
+            np.full(2, step, np.float32)
+        )
+        for step in (INITIAL, 0, 1)
+    }
+    more = replace(reference, values={**reference.values, **kept})
+    judgement = judge(replace(evidence, reference=more))
+    assert judgement.status == "pass"
+    assert "one device has 'average', and the cluster nothing" in judgement.message

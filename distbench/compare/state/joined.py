@@ -94,9 +94,12 @@ def bound_narrow_sum(evidence: Evidence, key: TraceKey, dtype: str) -> float:
         key: The state after a step; replica `WHOLE`.
         dtype: That of the state.
     """
-    led, u = collect_led(evidence, key, BITWISE), find_roundoff("float32")
+    u = find_roundoff("float32")
     is_wider = 0 < find_roundoff(dtype) < u <= find_roundoff(evidence.narrowest)
-    if led is None or not is_wider or measure_lost(evidence):
+    if not is_wider or measure_lost(evidence):
+        return 0.0
+    led = collect_led(evidence, key, BITWISE)
+    if led is None:
         return 0.0
     changes = np.sum([np.abs(shard - led.before) for shard in led.shards], axis=0)
     return measure_size(bound_sum(changes, len(led.shards) + 2, u))

@@ -93,16 +93,26 @@ def limit_pools(
         limits[pool, None] = _limit(finite or found)
         for step in {sample.step for sample in found}:
             here = [s for s in found if s.step == step]
-            limits[pool, step] = _limit(here)
-            if pooled and all(math.isfinite(s.error) for s in here):
-                size = max(s.size for s in here)
-                least, most = size / _FAR, size * _FAR
-                near = [s for s in finite if least <= s.size <= most]
-                far = [s for s in finite if not least <= s.size <= most]
-                more = [*near, *(s for s in far if s.error <= _NARROWEST)]
-                wide, wider = _limit(near), _limit(more)
-                limits[pool, step] = max(wide[0], wider[0]), max(wide[1], wider[1])
+            is_known = pooled and all(math.isfinite(s.error) for s in here)
+            limits[pool, step] = (
+                _limit_step(max(s.size for s in here), finite)
+                if is_known
+                else _limit(here)
+            )
     return limits
+
+
+def _limit_step(size: float, samples: Sequence[Sample]) -> tuple[float, float]:
+    """The limits of a step with values of a size, by samples of all steps."""
+    least, most = size / _FAR, size * _FAR
+    near = [s for s in samples if least <= s.size <= most]
+    found = _limit(near)
+    far = [s for s in samples if not least <= s.size <= most]
+    rounded = [s for s in far if s.error <= _NARROWEST]
+    if not rounded:
+        return found
+    wider = _limit([*near, *rounded])
+    return max(found[0], wider[0]), max(found[1], wider[1])
 
 
 def _limit(samples: Sequence[Sample]) -> tuple[float, float]:

@@ -20,8 +20,12 @@ def find_base(case: Pair) -> Array:
 
 def is_still(case: Pair) -> bool:
     """Whether state stays bit for bit as it was, where one device changes it."""
-    base = find_base(case)
-    return are_equal(case.observed, base) and not are_equal(case.expected, base)
+    return are_equal(case.observed, find_base(case)) and not is_left(case)
+
+
+def is_left(case: Pair) -> bool:
+    """Whether one device leaves state bit for bit as it was."""
+    return are_equal(case.expected, find_base(case))
 
 
 def take_rows(value: Value, case: Pair) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import are_alike, are_same_factors
-from distbench.diagnose.clues.cases import find_base
+from distbench.diagnose.clues.cases import is_left
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
     fit_weights,
@@ -232,7 +232,7 @@ def _is_left_now(context: Context, case: Pair) -> bool:
     trace, path = context.evidence.reference, case.key.variable
     held = [densify(value) for _, value in trace.select(phase="slot", variable=path)]
     is_moved = any(not are_equal(value, held[0]) for value in held)
-    return is_moved and are_equal(case.expected, find_base(case))
+    return is_moved and is_left(case)
 
 
 def name_factor(

@@ -5,7 +5,7 @@ Each note is one sentence, or `""` where there is nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -140,10 +140,7 @@ def note_alone(evidence: Evidence, findings: Sequence[Finding]) -> str:
         (there, here, "one device has", "the cluster"),
         (here, there, "the cluster has", "one device"),
     ):
-        paths = sorted(
-            p for p in _list_state(trace) - _list_state(other) if _moves(trace, p)
-        )
-        if paths:
+        if paths := _list_moving(trace, _list_state(other)):
             told.append(
                 f"{who} '{paths[0]}'{tell_more(paths)}, and {whom} nothing of "
                 "that name, so it was compared with nothing"
@@ -158,12 +155,15 @@ def _list_state(trace: Trace) -> set[str]:
     return {key.variable for key in trace.values if key.phase in STATE}
 
 
-def _moves(trace: Trace, path: str) -> bool:
-    """Whether a step changes some state."""
-    held: dict[tuple[Phase, int], Value] = {}
-    for key, value in trace.values.items():
-        if key.variable == path and key.phase in STATE:
-            first = held.setdefault((key.phase, key.replica), value)
-            if not are_equal(densify(first), densify(value)):
-                return True
-    return False
+def _list_moving(trace: Trace, others: Collection[str]) -> list[str]:
+    """State that a step changes, but for what goes by some names, sorted."""
+    held: dict[tuple[Phase, str, int], Value] = {}
+    moving: set[str] = set()
+    for key in trace.values:
+        if key.phase not in STATE or key.variable in others:
+            continue
+        value = trace.values[key]
+        first = held.setdefault((key.phase, key.variable, key.replica), value)
+        if not are_equal(densify(first), densify(value)):
+            moving.add(key.variable)
+    return sorted(moving)

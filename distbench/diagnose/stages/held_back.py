@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from distbench.compare.comparison import Judged
-from distbench.diagnose.clues.cases import find_base, is_still
+from distbench.diagnose.clues.cases import is_left, is_still
 from distbench.diagnose.stages.links import Chain
 from distbench.evidence import Evidence
 from distbench.trace import Phase
-from distbench.trace.numbers import are_equal
 
 Place = tuple[int, int, str]
 """Step, replica and variable."""
@@ -43,7 +42,7 @@ def move_held_back(
     def find_place(link: Judged) -> Place | None:
         """Of the variable, if the slot has moved in its place."""
         c, pair = link.comparison, link.pair
-        if pair is None or not are_equal(pair.expected, find_base(pair)):
+        if pair is None or not is_left(pair):
             return None
         place = (c.step, c.replica, infos[c.variable].of)
         return place if place in still else None
