@@ -113,6 +113,8 @@ class Traits:
         sums_means: Whether replicas whose losses are averaged reduce every gradient
             themselves, and hand it to an optimizer that sums.
         guards: Whether one device leaves out a step whose gradients are not finite.
+        reduces_at: The line of the subject's own code that reduces gradients; empty
+            where an optimizer of Keras, or the bench, does alone.
         other_kernels: Whether an update may have gone through other kernels on the
             cluster than on one device, as on GPUs, where the strategy has a say in
             which op a kernel of the CPU computes: then it rounds otherwise.
@@ -136,6 +138,7 @@ class Traits:
     unlimited: float = 0.0
     sums_means: bool = False
     guards: bool = False
+    reduces_at: str = ""
     other_kernels: bool = False
     other_start: bool = False
 

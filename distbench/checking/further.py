@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from distbench.checking.kept import Kept
-from distbench.checking.plan import Planned
+from distbench.checking.plan import DEFAULT_WORKLOADS, Planned, list_possible
 from distbench.checking.runs import OPEN, add_notes, add_time, measure_time
 from distbench.diagnose.readings.overflowing import list_parted
 from distbench.errors import BadInputError
@@ -14,9 +14,9 @@ from distbench.evidence import Evidence, Traits
 from distbench.fault import Fault
 from distbench.late import Late
 from distbench.observe import Observation
-from distbench.options import CheckOptions
+from distbench.options import CheckOptions, list_tiers
 from distbench.scenario import Scenario
-from distbench.scenario.choices import LARGER, PIPELINE, WORKLOADS
+from distbench.scenario.choices import LARGE, LARGER, PIPELINE, WORKLOADS
 from distbench.spelling import spell_given
 from distbench.verdict import Run, Status
 
@@ -63,6 +63,7 @@ def list_further(
         _find_larger(scenario, evidence.subject, options),
         _find_smaller(scenario, evidence.subject, options),
         _find_overflow(scenario, evidence, options),
+        _find_wider(scenario, evidence.subject, options),
     ]
     return [further for further in found if further is not None]
 
@@ -175,6 +176,27 @@ def _find_overflow(
         scenario=replace(scenario, faults=(fault,)),
         seen=f"{what}, so those of the last replica were NaN in step {step} of another "
         "run",
+    )
+
+
+def _find_wider(
+    scenario: Scenario, traits: Traits, options: CheckOptions
+) -> Further | None:
+    """Gradients of more elements, where the subject reduces them in its own way.
+
+    That may be another one for large gradients: in parts, in buckets, compressed.
+    """
+    is_asked = bool(options.workloads) or scenario.workload != DEFAULT_WORKLOADS[0]
+    if not traits.reduces_at or is_asked or scenario.spec.replicas < 2:
+        return None
+    what = f"note: {traits.reduces_at} reduces gradients"
+    wider = replace(scenario, workload=LARGE)
+    is_possible = list_possible(list_tiers(options), wider) != ("exact",)
+    return Further(
+        unseen=f"{what}, and here none of many elements; "
+        f"{spell_given('workloads', LARGE)} has one",
+        scenario=wider if is_possible else None,
+        seen=f"{what}, so one of many elements was among those of another run",
     )
 
 

@@ -96,6 +96,7 @@ def read_evidence(
             unlimited=answer["unlimited"],
             sums_means=answer["sums_means"],
             guards=answer["guards"],
+            reduces_at=answer["reduces_at"],
             other_kernels=scenario.spec.variable_device == "gpu",
             other_start=scenario.spec.computes_elsewhere,
         ),

@@ -87,6 +87,21 @@ _PENALTY = """\
             loss += penalty / strategy.num_replicas_in_sync
 """
 
+_LARGE = (
+    """\
+rng, START = np.random.default_rng((SEED, 0)), {}
+for name, n, m, bias in [("hidden", 513, 511, 0.1), ("output", 511, 3, 1.0)]:
+    START[f"{name}/kernel"] = rng.normal(scale=np.sqrt(1 / n), size=(n, m))
+    START[f"{name}/bias"] = rng.normal(scale=bias, size=m)
+"""
+    + _NORMAL.substitute(widths="(513, 3)")
+    + """\
+def compute_losses(hidden, shift, kernel, bias, x, y):
+    residuals = tf.tanh(x @ hidden + shift) @ kernel + bias - y
+    return 0.5 * tf.reduce_sum(tf.square(residuals), axis=-1)
+"""
+)
+
 _CONSTRAINED = (
     """\
 rng = np.random.default_rng((SEED, 0))
@@ -155,6 +170,10 @@ def _write_embedding(_: Scenario) -> WrittenWorkload:
     return WrittenWorkload(defines=_EMBEDDING)
 
 
+def _write_large(_: Scenario) -> WrittenWorkload:
+    return WrittenWorkload(defines=_LARGE)
+
+
 def _write_regularized(_: Scenario) -> WrittenWorkload:
     return WrittenWorkload(defines=_REGULARIZED, penalty=_PENALTY)
 
@@ -177,6 +196,7 @@ def _write_mlp(scenario: Scenario) -> WrittenWorkload:
 _WRITERS: Mapping[str, Callable[[Scenario], WrittenWorkload]] = {
     "linear": _write_linear,
     "mlp": _write_mlp,
+    "large": _write_large,
     "embedding": _write_embedding,
     "regularized": _write_regularized,
     "constrained": _write_constrained,

@@ -40,10 +40,12 @@ PATHS: Mapping[str, str] = MappingProxyType(
 )
 """Aggregation paths: who sums the gradients, and what else the optimizer does."""
 
+LARGE = "large"
 WORKLOADS: Mapping[str, str] = MappingProxyType(
     {
         "linear": "a linear model on dyadic data, where every sum is exact",
         "mlp": "two dense layers on the UCI handwritten digits",
+        LARGE: "two dense layers, one of 262,143 weights",
         "embedding": "an embedding with rows that replicas share and repeat",
         "regularized": "a model with an L2 penalty",
         "constrained": (

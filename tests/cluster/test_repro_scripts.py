@@ -41,6 +41,7 @@ UNSUMMED = "subjects.py:make_identity_aggregator"
         pair(UNSUMMED, "subjects.py:make_adam", "mirrored:2", "linear"),
         pair(UNSUMMED, "subjects.py:make_sgd", "mwms:2", "embedding", marks=LONG),
         pair(UNSUMMED, "subjects.py:make_adam", "mirrored:2", "mlp", marks=LONG),
+        pair(UNSUMMED, "subjects.py:make_adam", "mirrored:2", "large", marks=LONG),
         pair(
             "subjects.py:LossNotDividedByGlobalBatch",
             "subjects.py:Program",

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 
-WORKLOADS = ("linear", "mlp", "embedding", "regularized", "constrained")
+WORKLOADS = ("linear", "mlp", "large", "embedding", "regularized", "constrained")
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 

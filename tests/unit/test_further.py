@@ -202,6 +202,36 @@ def test_what_is_given_its_losses_keeps_them(
     assert further.scenario is None
 
 
+def test_gradients_have_more_elements_where_the_subject_reduces_them() -> None:
+    traits = {"reduces_at": "sums.py:7"}
+    (further,) = list_further(_SCENARIO, see(**traits), Late(), CheckOptions())
+    assert further.scenario == replace(_SCENARIO, workload="large")
+    exact = CheckOptions(tiers=("exact",))
+    (further,) = list_further(_SCENARIO, see(**traits), Late(), exact)
+    assert further.scenario is None
+    assert further.unseen == (
+        "note: sums.py:7 reduces gradients, and here none of many elements; "
+        "workloads='large' has one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        ({}, CheckOptions(workloads=("linear",))),
+        ({"workload": "embedding"}, CheckOptions()),
+        ({"workload": PROGRAM}, CheckOptions()),
+        ({"cluster": "one"}, CheckOptions()),
+    ],
+)
+def test_who_asks_for_a_workload_gets_no_other(
+    change: dict[str, Any], options: CheckOptions
+) -> None:
+    scenario = replace(_SCENARIO, **change)
+    seen = see(reduces_at="sums.py:7")
+    assert not list_further(scenario, seen, Late(), options)
+
+
 def test_nothing_is_unseen_of_most_subjects() -> None:
     assert not list_further(_SCENARIO, see(), Late(), CheckOptions())
     assert not list_further(_SCENARIO, Observation(), Late(), CheckOptions())

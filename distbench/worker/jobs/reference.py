@@ -181,6 +181,7 @@ class ReferenceJobs:
             "unlimited": unlimited,
             "sums_means": sums_means(feeder, tier, recorded),
             "guards": guards,
+            "reduces_at": reference.exchanged.reduces_at,
             "leaves_out_own_data": own_left_out,
             "counted": None if counted is None else asdict(counted),
             "late": asdict(late),

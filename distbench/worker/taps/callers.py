@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from distbench.worker.process.sources import is_of_ops
+from tensorflow.python.util.tf_stack import extract_stack
+
+from distbench.worker.process.sources import is_of, is_of_caller, is_of_ops
 
 _INSTALLED = re.compile(r"^.*[/\\](site|dist)-packages[/\\]")
 
@@ -20,6 +22,18 @@ def name_op(op: Any) -> str:
     """The line that an op comes from and its type, as in a message."""
     caller = find_caller(op)
     return f"{name_line(caller)} ({op.type})" if caller else f"an op {op.type}"
+
+
+def name_own_line() -> str:
+    """The subject's line that runs now; empty where Keras or the bench is nearer."""
+    found = [
+        frame
+        for frame in extract_stack()
+        if not is_of_ops(frame.filename) and not is_of_caller(frame.filename)
+    ]
+    if not found or is_of(found[-1].filename, "keras", "tf_keras"):
+        return ""
+    return name_line(found[-1])
 
 
 def name_line(frame: Any) -> str:

@@ -21,6 +21,7 @@ from distbench.worker.process.intercept import hide_from_autograph
 from distbench.worker.state.components import write_component
 from distbench.worker.taps.backwards import is_eager
 from distbench.worker.taps.board import TapBoard
+from distbench.worker.taps.callers import name_own_line
 from distbench.worker.taps.exchange import is_made_of
 from distbench.worker.taps.sinks import create_sink, keep_from_xla
 
@@ -66,6 +67,8 @@ class Exchanged:
             by an optimizer: shards that go on from its updates are known otherwise.
         may_reduce_again: Whether one may have been given what another one gave, in the
             step itself.
+        reduces_at: The line of the subject's own code that called one after the first
+            gradient; empty where an optimizer of Keras, or the bench, did alone.
     """
 
     def __init__(self, board: TapBoard) -> None:
@@ -81,6 +84,7 @@ class Exchanged:
         self._reduced: list[Any] = []
         self._of_before: tuple[tf.Graph, set[str]] | None = None
         self.is_early = self.is_between = self.may_reduce_again = False
+        self.reduces_at = ""
 
     @contextmanager
     def notice(self) -> Iterator[None]:
@@ -184,6 +188,8 @@ class Exchanged:
             taken = tf.nest.flatten(call.arguments["value"])
             if self._mode == "noticed":
                 self._notice_again(taken)
+                if asked and not self.reduces_at:
+                    self.reduces_at = name_own_line()
             self._is_inside = True
             try:
                 result = original(context, *args, **kwargs)
