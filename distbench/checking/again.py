@@ -8,6 +8,7 @@ is taken and what it makes of the two runs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from distbench.checking.plan import Planned
@@ -60,3 +61,7 @@ class Way(NamedTuple):
     change: Callable[[Scenario, float], Scenario]
     is_open: Callable[[First], bool]
     tell: Callable[[First, Judged], Told]
+
+    def plan(self, item: Planned, seconds: float) -> Planned:
+        """The scenario to run, where the first one took some seconds."""
+        return replace(item, scenario=self.change(item.scenario, seconds))

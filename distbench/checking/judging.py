@@ -121,12 +121,42 @@ class Judging:
     ) -> Iterator[Judged]:
         yield from map(Judged, self._skip_lacking(item, seen))
         if seen.failure is not None:
-            for run in self._failing.judge(item, seen, seen.failure):
-                yield Judged(replace(run, details=self._keep(seen)))
+            runs = self._failing.judge(item, seen, seen.failure)
+            yield from self._judge_failed(item, seen, tuple(runs), shelves, tried)
         elif seen.flight is not None:
             yield Judged(self._judge_flight(item, seen, seen.flight))
         else:
             yield from self._judge_evidence(item, seen, shelves, tried)
+
+    def _judge_failed(
+        self,
+        item: Planned,
+        seen: Observation,
+        runs: Sequence[Run],
+        shelves: ExitStack,
+        tried: set[str],
+    ) -> Iterator[Judged]:
+        """The runs of a scenario that failed, after what its steps before that show."""
+        steps = max((found.step for run in runs for found in run.findings), default=0)
+        before = _Again({})
+        if steps > 0:
+            fewer = replace(item, scenario=replace(item.scenario, steps=steps))
+            before = self._defer("with fewer steps", fewer, shelves)()
+        for run in runs:
+            judged = before.judged.get(run.tier)
+            if judged is None or judged.run.status is not Status.FAIL:
+                yield Judged(replace(run, details=self._keep(seen)))
+                continue
+            tried |= before.tried
+            first = judged.run
+            told = replace(
+                first,
+                seconds=first.seconds + run.seconds,
+                setup={**first.setup, "steps": item.scenario.steps},
+                findings=(*first.findings, *run.findings),
+                detail=run.detail,
+            )
+            yield judged._replace(run=told)
 
     def _skip_lacking(self, item: Planned, seen: Observation) -> Iterator[Run]:
         """The run of the exact tier, where it was asked for and cannot be had."""
@@ -147,7 +177,10 @@ class Judging:
     def _judge_evidence(
         self, item: Planned, seen: Observation, shelves: ExitStack, tried: set[str]
     ) -> Iterator[Judged]:
-        again = [(way, self._defer(way, item, seen.seconds, shelves)) for way in _WAYS]
+        again = [
+            (way, self._defer(way.words, way.plan(item, seen.seconds), shelves))
+            for way in _WAYS
+        ]
         for evidence in seen.evidence.values():
             first = First(item, seen, evidence, judge(evidence))
             yield self._judge_tier(first, again, tried)
@@ -197,11 +230,8 @@ class Judging:
         )
         return Judged(run, evidence, own=evidence)
 
-    def _defer(
-        self, way: Way, item: Planned, seconds: float, shelves: ExitStack
-    ) -> _Rerun:
-        """Run a scenario again when it is asked for, once for all tiers."""
-        other = replace(item, scenario=way.change(item.scenario, seconds))
+    def _defer(self, words: str, other: Planned, shelves: ExitStack) -> _Rerun:
+        """Run a scenario in another way when it is asked for, once for all tiers."""
 
         @functools.cache
         def run() -> _Again:
@@ -215,8 +245,8 @@ class Judging:
                 return _Again({j.run.tier: j for j in judged}, frozenset(tried))
             except BadInputError as error:
                 # One device itself may not be able to, or a task.
-                name = item.scenario.id
-                self._launch.log(f"{name} could not be run again {way.words}: {error}")
+                name = other.scenario.id
+                self._launch.log(f"{name} could not be run again {words}: {error}")
                 return _Again({})
 
         return run

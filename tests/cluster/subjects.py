@@ -161,6 +161,18 @@ class RaisesOnSecondReplica(Program):
         return super().replica_step(batch)
 
 
+class GivesUp(Program):
+    """Raises in its third step, on several replicas alone."""
+
+    def before_step(self, step):
+        if step == 2 and tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise ArithmeticError("weights are too large")
+
+
+class GivesUpOnWrongLosses(GivesUp, LossNotDividedByGlobalBatch):
+    """Does so after steps that are wrong."""
+
+
 class LeavesOnTwoReplicas(Program):
     def replica_step(self, batch):
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:

@@ -107,6 +107,23 @@ def test_what_raises_on_one_replica_is_a_finding() -> None:
     assert re.search(line, finding.explanation), finding.explanation
 
 
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("GivesUp", ["raises"]),
+        ("GivesUpOnWrongLosses", ["loss-not-scaled", "raises"]),
+    ],
+)
+def test_what_is_wrong_before_a_step_raises_comes_first(
+    name: str, codes: list[str]
+) -> None:
+    (run,) = _check(name, "mirrored:2", tier="free").runs
+    assert [finding.code for finding in run.findings] == codes
+    assert run.findings[-1].step == 2
+    assert run.setup["steps"] == 3
+    assert "weights are too large" in run.detail
+
+
 def test_what_leaves_the_process_is_found_in_the_users_file() -> None:
     """AutoGraph names the user's lines of an Exception alone, and this is none."""
     finding = _check("LeavesOnTwoReplicas", "mirrored:2").findings[0]

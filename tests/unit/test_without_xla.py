@@ -106,6 +106,6 @@ def test_a_run_without_it_that_the_bench_cannot_use_takes_nothing_away() -> None
     scenario = Scenario(target="m:f", workload="linear", cluster="one")
     spec = ClusterSpec.parse("one")
     item = Planned(scenario=scenario, spec=spec, optional=False)
-    run_again = found._defer(UNCOMPILED, item, 1.0, ExitStack())
+    run_again = found._defer(UNCOMPILED.words, UNCOMPILED.plan(item, 1.0), ExitStack())
     assert run_again().judged == {}
     assert told[0].endswith("could not be run again without XLA: other data")
