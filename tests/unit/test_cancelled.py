@@ -17,7 +17,10 @@ LEFT = 7.5e-9
 
 
 def _find(
-    *steps: tuple[float, ...], moved: float = 0.0, kernel: float = 0.6
+    *steps: tuple[float, ...],
+    moved: float = 0.0,
+    kernel: float = 0.6,
+    narrowly: float = 0.0,
 ) -> list[float]:
     """Sizes by step of a bias beside a kernel; 0 where it keeps its own.
 
@@ -25,6 +28,7 @@ def _find(
         steps: The bias of the global batch, and of shards.
         moved: By how much a twin has another one.
         kernel: The gradient of the kernel.
+        narrowly: By how much a run that is rounded in bfloat16 has another one.
     """
     kernels = kernel, kernel / 3, kernel * 2 / 3
     values = {
@@ -43,9 +47,11 @@ def _find(
         for key, value in values.items()
         if key.replica == WHOLE
     }
-    other = {k: v + np.float32(moved) for k, v in values.items() if k in wholes}
-    twin = replace(reference, values=other)
-    found = find_cancelled(reference, [twin], wholes)
+    twin, rounded = (
+        replace(reference, values={k: values[k] + np.float32(by) for k in wholes})
+        for by in (moved, narrowly)
+    )
+    found = find_cancelled(reference, [twin], wholes, [rounded], "bfloat16")
     assert {key.variable for key in found} <= {"bias"}
     sizes = {key.step: round(whole.size, 7) for key, whole in found.items()}
     return [sizes.get(step, 0.0) for step in range(len(steps))]
@@ -54,6 +60,12 @@ def _find(
 def test_what_cancels_has_the_size_of_its_shards() -> None:
     assert _find((LEFT, 0.25, -0.5)) == [0.5]
     assert _find((0.0, 0.25, -0.25)) == [0.25]
+
+
+def test_what_a_narrower_dtype_leaves_has_the_size_of_its_shards() -> None:
+    assert _find((4e-3, 0.25, -0.25), narrowly=3e-3) == [0.25]
+    assert _find((4e-3, 0.25, -0.25), narrowly=1e-3) == [0.0]
+    assert _find((4e-2, 0.25, -0.25), narrowly=3e-2) == [0.0]
 
 
 def test_what_cancels_in_each_shard_has_the_size_of_other_steps() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +18,7 @@ from distbench.compare.arrays.measure import BITWISE, Margin, is_wrong
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.comparison import compare_evidence, judge_pair
 from distbench.compare.state.measured_noise import measure_noise
+from distbench.compare.state.samples import Sample, limit_pools
 from distbench.compare.vacuity import find_weak_phases
 from distbench.diagnose.judge import judge
 from distbench.trace import WHOLE, SparseRows, Trace, TraceKey, VariableInfo
@@ -146,6 +148,31 @@ def test_rounding_of_what_is_left_hides_nothing_of_steps_that_have_more():
     assert 0 < found[0] < 10 * usual[0]
     size = measure_size(left.reference.values[last])
     assert found[1] > size  # its digits are all rounding
+
+
+@pytest.mark.parametrize(("dtype", "counts"), [("float32", False), ("bfloat16", True)])
+def test_what_a_narrow_dtype_may_round_counts_in_steps_of_other_sizes(dtype, counts):
+    """Where no dtype of the step rounds so much, terms have cancelled."""
+    pool = "loss", "", 0
+    sample = partial(Sample, ratio=0.0, u=2.0**-24)
+    found = [
+        *(sample(step=0, size=1.0, error=1e-7) for _ in range(3)),
+        *(sample(step=1, size=1e-3, error=5e-3) for _ in range(3)),
+    ]
+    limits = limit_pools({pool: found}, narrowest=dtype)
+    alone = limit_pools({pool: found[:3]})
+    assert (limits[pool, 0][0] > 1e-2) is counts
+    assert counts or limits[pool, 0] == alone[pool, 0]
+
+
+def test_one_update_is_as_noisy_in_every_step():
+    evidence = replace(observe(steps=3), tier="exact")
+    replay = evidence.fed.replays["reduced_gradient"]
+    moved = {k: to_array(v) * np.float32(1 + 1e-6) for k, v in replay.values.items()}
+    fed = replace(evidence.fed, op_by_op=replace(replay, values=moved))
+    limits = measure_noise(replace(evidence, fed=fed)).compiled
+    pool = "variable", KERNEL, 0
+    assert limits[pool, 0] == limits[pool, 2] == limits[pool, None]
 
 
 def find_bounds(evidence, *keys: TraceKey) -> list[float]:

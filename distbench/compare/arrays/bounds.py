@@ -291,15 +291,15 @@ def group_alike(expected: Array) -> npt.NDArray[np.intp]:
     return np.asarray(numbers[groups.ravel()])
 
 
-def predict_spread(samples: Sequence[float]) -> float:
+def predict_spread(samples: Sequence[float] | Array) -> float:
     """Upper limit of the next |x| given some of mean zero from the same source.
 
     Prediction interval of Student's t with as many degrees of freedom as samples (the
     mean is known to be 0): t √(mean of squares). Infinite without a sample.
     """
-    if not samples:
+    if not len(samples):
         return math.inf
-    mean_square = sum(x * x for x in samples) / len(samples)
+    mean_square = float(np.dot(samples, samples)) / len(samples)
     return find_t_quantile(len(samples)) * math.sqrt(mean_square)
 
 

@@ -26,7 +26,11 @@ _OWN: Phase = "local_gradient"
 
 
 def find_cancelled(
-    reference: Trace, twins: Sequence[Trace], wholes: Mapping[TraceKey, Whole]
+    reference: Trace,
+    twins: Sequence[Trace],
+    wholes: Mapping[TraceKey, Whole],
+    rounded: Sequence[Trace] = (),
+    narrowest: str = "",
 ) -> dict[TraceKey, Whole]:
     """Sizes of what such sums over the global batch are rounded in: gradients, losses.
 
@@ -47,7 +51,11 @@ def find_cancelled(
         reference: One device, with its shards.
         twins: Runs that differ from it by rounding.
         wholes: Sizes of its values of the global batch.
+        rounded: Runs that differ from it by rounding in a narrower dtype. Of what is
+            left, none of them keeps a digit if that is rounding in this one.
+        narrowest: That dtype.
     """
+    narrow = find_roundoff(narrowest)
     sums = {k: w for k, w in wholes.items() if k.phase in ("loss", *GRADIENTS)}
     largest: dict[tuple[int, str], float] = {}
     shards: dict[TraceKey, float] = {}
@@ -73,7 +81,11 @@ def find_cancelled(
         most, reach = unit * most, unit * max(most, loss)
         value = reference.values[key]
         u = find_roundoff(name_value(value))
-        if whole.size < math.sqrt(u) * max(most, shard, min(other, reach)):
+        terms = max(most, shard, min(other, reach))
+        may_be_narrow = u < narrow and whole.size < math.sqrt(narrow) * terms
+        if may_be_narrow and _is_lost(value, whole.size, key, rounded):
+            u = narrow
+        if whole.size < math.sqrt(u) * terms:
             left = unit * measure_left(source)
             is_small = max(whole.size, shard, left) < u**0.75 * most
             is_left = is_small and _is_residue(value, whole.size, key, twins)
@@ -116,9 +128,19 @@ def _is_residue(
     value: Value, size: float, key: TraceKey, twins: Sequence[Trace]
 ) -> bool:
     """Whether each twin has the very same number, or another one altogether."""
-    others = (twin.get(key) for twin in twins)
-    gaps = [measure_apart(value, other) for other in others if other is not None]
+    gaps = _measure_gaps(value, key, twins)
     return all(gap == 0 or gap >= size / 2 for gap in gaps)
+
+
+def _is_lost(value: Value, size: float, key: TraceKey, twins: Sequence[Trace]) -> bool:
+    """Whether each twin has another number altogether, and there are any."""
+    gaps = _measure_gaps(value, key, twins)
+    return bool(gaps) and all(gap >= size / 2 for gap in gaps)
+
+
+def _measure_gaps(value: Value, key: TraceKey, twins: Sequence[Trace]) -> list[float]:
+    others = (twin.get(key) for twin in twins)
+    return [measure_apart(value, other) for other in others if other is not None]
 
 
 def _measure_rest(whole: Array, parts: Sequence[Array], sizes: Sequence[int]) -> float:

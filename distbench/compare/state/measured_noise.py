@@ -60,13 +60,14 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
             matters they do not tell: near a kink, as of a ReLU, one of them now and
             then is led another way.
     """
-    wholes = _measure_wholes(evidence, (*evidence.twins, *rounded))
+    wholes = _measure_wholes(evidence, rounded)
     samples: dict[bool, Samples] = {True: {}, False: {}}
     turned = [twin for twin in rounded if _is_permuted(twin)]
     for twin in (*evidence.twins, *(t for t in rounded if not _is_permuted(t))):
         _compare_twin(evidence, twin, samples[_is_permuted(twin)], wholes)
     # In a free run noise grows from step to step.
-    limit = partial(limit_pools, pooled=evidence.tier == "bounded")
+    limit_all = partial(limit_pools, narrowest=evidence.narrowest)
+    limit = partial(limit_all, pooled=evidence.tier == "bounded")
     limits = limit(samples[False])
     ordered = bool(samples[False]) and depends_on_order(samples[True], limits)
     if not ordered and not is_reduced_by_order(samples[True], limits):
@@ -89,10 +90,10 @@ def measure_noise(evidence: Evidence, rounded: Sequence[Trace] = ()) -> Noise:
         ordered=ordered,
         limits={**limits, **wider},
         wholes=wholes,
-        repeated=limit_pools(_compare_runs(evidence.reference, *evidence.reruns)),
-        alone=limit_pools(alone),
+        repeated=limit_all(_compare_runs(evidence.reference, *evidence.reruns)),
+        alone=limit_all(alone),
         alone_sizes=sizes,
-        compiled=limit(_compare_compiled(evidence)),
+        compiled=limit_all(_compare_compiled(evidence)),
         kernels=_list_kernels(evidence) if evidence.subject.other_kernels else {},
         starts=_list_kernels(evidence) if evidence.subject.other_start else {},
         rounded=limit(_compare_runs(evidence.reference, *_list_moved(evidence, STATE))),
@@ -197,10 +198,10 @@ def _is_permuted(twin: Trace) -> bool:
 
 
 def _measure_wholes(
-    evidence: Evidence, twins: Sequence[Trace]
+    evidence: Evidence, rounded: Sequence[Trace]
 ) -> dict[TraceKey, Whole]:
-    """Sizes of what twins tell of."""
-    reference = evidence.reference
+    """Sizes of what twins tell of, and runs that are rounded in a narrower dtype."""
+    reference, twins = evidence.reference, (*evidence.twins, *rounded)
     found: dict[TraceKey, Whole] = {}
     for key in chain.from_iterable(twin.values for twin in twins):
         if key in found or key.phase == "iterations":
@@ -210,7 +211,7 @@ def _measure_wholes(
             total = align_values((base,))[0].total
             found[key] = Whole(size=measure_finite(total), norm=measure_norm(total))
     with np.errstate(invalid="ignore"):  # distances of what is not finite are NaN
-        cancelled = find_cancelled(reference, twins, found)
+        cancelled = find_cancelled(reference, twins, found, rounded, evidence.narrowest)
         led = find_led_by_rounding(evidence, found, cancelled)
     return {**found, **cancelled, **led}
 

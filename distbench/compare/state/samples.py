@@ -16,8 +16,6 @@ from distbench.trace.numbers import Array, measure_distance, name_value
 
 _FAR = 16
 """From how many times smaller or larger values on the rounding may be another one."""
-_NARROWEST = 2 * find_roundoff("bfloat16")
-"""What loses more is no rounding of a narrow dtype: terms cancel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,44 +73,69 @@ def add_sample(
 
 
 def limit_pools(
-    samples: Mapping[Pool, Sequence[Sample]], *, pooled: bool = True
+    samples: Mapping[Pool, Sequence[Sample]],
+    *,
+    narrowest: str = "",
+    pooled: bool = True,
 ) -> Limits:
     """How far correct values may lie apart, by samples of such.
 
     Args:
         samples: By pool.
+        narrowest: The narrowest dtype of the step, where that is known.
         pooled: Whether a step has the samples of others as well. Of far smaller or
-            larger values those alone that a narrow dtype may round so: what is
-            subtracted until nothing is left has the rounding of what there was, and
-            tells nothing of a step that has more. Nor does a step that has more hide
-            what one that has less loses.
+            larger values those alone that this dtype may round so: what is subtracted
+            until nothing is left has the rounding of what there was, and tells nothing
+            of a step that has more. Nor does a step that has more hide what one that
+            has less loses.
     """
+    rounding = 2 * find_roundoff(narrowest)
     limits: dict[tuple[Pool, int | None], tuple[float, float]] = {}
     for pool, found in samples.items():
         finite = [s for s in found if math.isfinite(s.error)]
         limits[pool, None] = _limit(finite or found)
-        for step in {sample.step for sample in found}:
+        steps = {sample.step for sample in found}
+        if pooled and len(finite) == len(found) and _are_near(found):
+            limits.update({(pool, step): limits[pool, None] for step in steps})
+            continue
+        table = _Table(finite, rounding)
+        for step in steps:
             here = [s for s in found if s.step == step]
             is_known = pooled and all(math.isfinite(s.error) for s in here)
             limits[pool, step] = (
-                _limit_step(max(s.size for s in here), finite)
-                if is_known
-                else _limit(here)
+                table.limit(max(s.size for s in here)) if is_known else _limit(here)
             )
     return limits
 
 
-def _limit_step(size: float, samples: Sequence[Sample]) -> tuple[float, float]:
-    """The limits of a step with values of a size, by samples of all steps."""
-    least, most = size / _FAR, size * _FAR
-    near = [s for s in samples if least <= s.size <= most]
-    found = _limit(near)
-    far = [s for s in samples if not least <= s.size <= most]
-    rounded = [s for s in far if s.error <= _NARROWEST]
-    if not rounded:
-        return found
-    wider = _limit([*near, *rounded])
-    return max(found[0], wider[0]), max(found[1], wider[1])
+def _are_near(samples: Sequence[Sample]) -> bool:
+    sizes = [s.size for s in samples]
+    return max(sizes) <= _FAR * min(sizes)
+
+
+class _Table:
+    """Samples of steps of which some have far larger values than others.
+
+    Args:
+        samples: Finite ones.
+        rounding: What a narrow dtype may lose; what loses more has cancelled.
+    """
+
+    def __init__(self, samples: Sequence[Sample], rounding: float) -> None:
+        self._sizes = np.array([s.size for s in samples])
+        self._errors = np.array([s.error for s in samples])
+        self._ratios = np.array([s.ratio for s in samples])
+        self._rounded = self._errors <= rounding
+
+    def limit(self, size: float) -> tuple[float, float]:
+        """The limits of a step with values of a size."""
+        near = (self._sizes >= size / _FAR) & (self._sizes <= size * _FAR)
+        known = [near, near | self._rounded]
+        errors, ratios = (
+            max(predict_spread(kind[one]) for one in known)
+            for kind in (self._errors, self._ratios)
+        )
+        return errors, ratios
 
 
 def _limit(samples: Sequence[Sample]) -> tuple[float, float]:
