@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 
 from distbench.cluster import ClusterSpec
 from distbench.errors import BadInputError
@@ -239,13 +240,15 @@ def check_only(target: str, options: CheckOptions, machine: Machine) -> None:
     """
     if options.only is None:
         return
-    ids: dict[str, None] = {}
+    ids: dict[str, list[str]] = {}
     for kind in ("optimizer", *_BROUGHT, "program"):
         with suppress(BadInputError):  # what such a subject cannot have
             found = plan_scenarios(target, kind, replace(options, only=None), machine)
-            ids |= dict.fromkeys(item.scenario.id for item in found)
-    if ids and options.only not in ids:
-        raise _make_unknown_id(options.only, ids)
+            ids[kind] = [item.scenario.id for item in found]
+    known = dict.fromkeys(chain.from_iterable(ids.values()))
+    if known and options.only not in known:
+        own = ids.pop("optimizer", ())
+        raise _make_unknown_id(options.only, own, known.keys() - {*own})
 
 
 def list_clusters(options: CheckOptions) -> tuple[tuple[ClusterSpec, ...], ...]:
@@ -293,7 +296,10 @@ def _pick(planned: tuple[Planned, ...], wanted: str) -> tuple[Planned, ...]:
     return found
 
 
-def _make_unknown_id(wanted: str, ids: Iterable[str]) -> BadInputError:
-    return BadInputError(
-        f"No scenario has the id {wanted!r}. Expected one of {', '.join(ids)}."
-    )
+def _make_unknown_id(
+    wanted: str, ids: Iterable[str], brought: Iterable[str] = ()
+) -> BadInputError:
+    others = ", ".join(sorted(brought))
+    of_others = f"of a program or a model {others}" if others else ""
+    told = "; ".join(filter(None, (", ".join(ids), of_others)))
+    return BadInputError(f"No scenario has the id {wanted!r}. Expected one of {told}.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distbench.cli.arguments import read_verdict
+from distbench.cli.outcome import EXIT_UNDECIDED
 from distbench.errors import BadInputError
 
 EXIT_WORSE = 1
@@ -126,7 +127,7 @@ def compare(
     time_ratio: TimeRatio = 1.5,
     floor: Floor = 0.5,
 ) -> int:
-    """Say what changed between two runs; 1 if anything is worse."""
+    """Say what changed between two runs; 1 if worse, 4 if they share no scenario."""
     from distbench.history.changes import compare_nights
     from distbench.history.limits import Limits
     from distbench.history.store import History
@@ -141,6 +142,8 @@ def compare(
     console = make_console()
     for line in render_comparison(comparison):
         console.print(line, soft_wrap=True)
+    if not comparison.common:
+        return EXIT_UNDECIDED
     return EXIT_WORSE if comparison.is_worse else 0
 
 

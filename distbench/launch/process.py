@@ -35,6 +35,10 @@ _GATHERED: Mapping[int | None, str] = {
     "all_gather, or the sum of a sparse gradient, of no rows on any of them.",
 }
 """What may be the reason besides where it gathered from others."""
+_LEFT = (
+    "The bench ends no task so: look for os._exit, or a library that calls exit(), in "
+    "what it ran."
+)
 STOPPED = "was stopped by a signal such as SIGSTOP, and was ended"
 """What became of a fork server that answered nobody any more."""
 _MORE_PROCESSES = "There may be no more processes: raise the limit ('ulimit -u')."
@@ -83,6 +87,8 @@ class ExitStatus:
             return "Look who stops processes here."
         if self.server is not None:
             return self.server.explain()
+        if self.code is not None:
+            return "" if self.because else _LEFT
         peers = _GATHERED.get(self.signal, "") if has_gathered else ""
         return _ENDED_BY.get(self.signal, "") + peers
 

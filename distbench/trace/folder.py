@@ -7,7 +7,8 @@ can be read. One part lists the variables that it knows of; later ones may know 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from distbench.trace.files import SCHEMA, read_trace
 
 _BETWEEN = "."
 _LISTED = 6
+_DEEPEST = 4
+"""Folders between one that holds verdicts' traces and a trace."""
+_LOOKED_AT = 10_000
+"""Files and folders after which no trace is looked for any more."""
 
 
 def name_part(task: str, step: int, kind: str = "step") -> str:
@@ -71,7 +76,7 @@ def _join_steps(parts: Iterable[Trace]) -> Trace:
 
 
 def _make_missing(folder: Path) -> BadInputError:
-    found = sorted({path.parent for path in folder.glob("**/*.json") if _is_part(path)})
+    found = sorted({path.parent for path in _list_near(folder) if _is_part(path)})
     near = [str(path) for path in found[:_LISTED]]
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     advice = (
@@ -83,6 +88,21 @@ def _make_missing(folder: Path) -> BadInputError:
         f"'{folder}' holds no trace. Expected: a folder with the .json and .npz files "
         f"of one. {advice}"
     )
+
+
+def _list_near(folder: Path) -> Iterator[Path]:
+    """JSON files in the folders of a verdict's traces, if that is what it is.
+
+    They lie no deeper, and a folder of anything else may be a whole disk.
+    """
+    entries = 0
+    for parent, folders, files in os.walk(folder):
+        entries += len(folders) + len(files)
+        if entries > _LOOKED_AT:
+            return
+        if len(Path(parent).relative_to(folder).parts) == _DEEPEST:
+            folders.clear()
+        yield from (Path(parent, name) for name in files if name.endswith(".json"))
 
 
 def _is_part(path: Path) -> bool:

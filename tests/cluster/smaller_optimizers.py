@@ -43,6 +43,10 @@ def _normalise(gradients):
     return [gradient / (norm + 1e-6) for gradient in gradients]
 
 
+def _spoil(gradients):
+    return [gradient * float("nan") for gradient in gradients]
+
+
 def _take_signs(gradients):
     return [tf.sign(gradient) for gradient in gradients]
 
@@ -76,3 +80,7 @@ class AveragesClips(ClipsFirst):
 
     def make_optimizer(self):
         return make_averages_clips()
+
+
+def make_spoils():
+    return _Sums(_spoil)

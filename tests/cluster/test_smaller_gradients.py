@@ -57,3 +57,11 @@ def test_a_mean_before_a_programs_own_clip_is_found() -> None:
     run = check("AveragesClips")
     assert [finding.code for finding in run.findings] == ["mean-instead-of-sum"]
     assert run.setup["loss_weight"] == 1 / 32
+
+
+@pytest.mark.nightly
+def test_what_is_no_number_has_not_lost_its_size() -> None:
+    run = check("make_spoils", workload="linear")
+    assert run.status == "vacuous"
+    assert "its gradient is finite, so look at what is made of that" in run.message
+    assert _NOTE not in run.message

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gradient_values import map_values
+from gradient_values import map_values, to_array
 from training_simulator import KERNEL, RIGHT, Fault, Setup, Simulation, observe
 
 from distbench.compare.arrays.measure import BITWISE, Margin, measure_error
@@ -16,6 +16,7 @@ from distbench.compare.nature.factor import Factor
 from distbench.compare.pairs.overflow import leave_infinite
 from distbench.compare.pairs.reduced import pair_sum
 from distbench.diagnose.judge import judge
+from distbench.diagnose.readings.notes import tell_where
 from distbench.evidence import Evidence
 from distbench.trace import WHOLE, Phase, SparseRows, Trace, TraceKey, VariableInfo
 from distbench.trace.dtypes import find_dtype
@@ -235,6 +236,19 @@ def test_infinities_may_cancel_in_another_order():
     judgement = judge(observe_larger(1e12, "float32", replicas=2, shards_known=False))
     assert judgement.status is Status.PASS, judgement.findings
     assert "not finite from step 1 on" in judgement.message
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_it_is_told_where_what_is_not_finite_comes_from(is_own):
+    reference = observe(replicas=2).reference
+    phases = ("variable", "local_gradient") if is_own else ("variable",)
+    spoilt = {
+        key: to_array(value) * np.nan if key.phase in phases else value
+        for key, value in reference.values.items()
+    }
+    told = tell_where(replace(reference, values=spoilt), 1, KERNEL)
+    assert ("in the data" in told) is is_own
+    assert ("its gradient is finite" in told) is not is_own
 
 
 @pytest.mark.parametrize("odd", [np.inf, np.nan])

@@ -241,6 +241,15 @@ def test_a_signal_says_why_a_process_may_have_ended(
         group.call("train", {}, deadline=TIMEOUT_S)
 
 
+def test_who_ends_by_an_exit_code_is_told_to_look_for_what_exits(
+    make_scripted: Maker,
+) -> None:
+    process = ScriptedProcess(ExitStatus(code=5))
+    process.theirs.close()
+    with pytest.raises(TaskFailedError, match=r"exit code 5 .*look for os\._exit"):
+        make_scripted(process).call("train", {}, deadline=TIMEOUT_S)
+
+
 @pytest.mark.parametrize(
     ("collective", "log", "words"),
     [

@@ -144,7 +144,8 @@ def test_an_id_that_no_subject_has_is_refused_before_tasks_start() -> None:
             options = CheckOptions(clusters=("one",), only=item.scenario.id)
             check_only(item.scenario.target, options, MACHINE)
     known = re.escape(item.scenario.id)
-    with pytest.raises(BadInputError, match=f"'no-such'. Expected one of .*, {known}"):
+    words = f"'no-such'. Expected one of linear-.*; of a program or a model .*{known}"
+    with pytest.raises(BadInputError, match=words):
         check_only(item.scenario.target, replace(options, only="no-such"), MACHINE)
 
 

@@ -64,6 +64,20 @@ def test_a_folder_without_a_trace_names_those_below(tmp_path: Path) -> None:
         read_folder(tmp_path / "nowhere")
 
 
+def test_no_disk_is_searched_for_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_parts(train(1), tmp_path / "a" / "b" / "c" / "d" / "e")
+    with pytest.raises(BadInputError, match=r"distbench\.record .* write some"):
+        read_folder(tmp_path)
+    read_folder(tmp_path / "a" / "b" / "c" / "d" / "e")
+    with pytest.raises(BadInputError, match="There are traces in"):
+        read_folder(tmp_path / "a")
+    monkeypatch.setattr("distbench.trace.folder._LOOKED_AT", 3)
+    with pytest.raises(BadInputError, match=r"distbench\.record .* write some"):
+        read_folder(tmp_path / "a")
+
+
 def test_parts_of_two_runs_are_refused(tmp_path: Path) -> None:
     write_parts(train(2), tmp_path)
     values = {TraceKey(step=0, phase="loss"): np.zeros(())}

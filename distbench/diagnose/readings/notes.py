@@ -19,7 +19,7 @@ from distbench.diagnose.readings.reading import Reading
 from distbench.evidence import Evidence
 from distbench.spelling import spell, spell_given
 from distbench.trace import INITIAL, WHOLE, SparseRows, Trace, TraceKey, Value
-from distbench.trace.numbers import densify
+from distbench.trace.numbers import densify, is_finite
 from distbench.trace.packed import PACKED
 from distbench.trace.reshaped import RESHAPED
 
@@ -89,6 +89,19 @@ def find_not_finite(reference: Trace) -> tuple[int, str] | None:
             break
         found = step, path
     return found
+
+
+def tell_where(reference: Trace, step: int, path: str) -> str:
+    """Where to look for what is not finite in a variable."""
+    own = [
+        value
+        for _, value in reference.select(
+            step=step, phase="local_gradient", variable=path, replica=WHOLE
+        )
+    ]
+    if own and all(map(is_finite, own)):
+        return "its gradient is finite, so look at what is made of that"
+    return "look for NaN and Inf in the data and in the loss"
 
 
 def _became_infinite(reference: Trace, key: TraceKey, value: Value) -> bool:

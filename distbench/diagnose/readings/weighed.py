@@ -23,6 +23,7 @@ from distbench.diagnose.readings.notes import (
     note_compiled,
     note_reduction,
     note_start,
+    tell_where,
 )
 from distbench.diagnose.readings.outcome import name_outcomes
 from distbench.diagnose.readings.reading import Reading, repeats
@@ -216,9 +217,10 @@ def _find_lack_of_proof(
         names = ", ".join(empty or lacking)
         text = f"no comparison of {names} could have failed"
         if (found := find_not_finite(reading.evidence.reference)) is not None:
+            step, path = found
             return Status.VACUOUS, (
-                f"{text}: on one device numbers of '{found[1]}' are not finite from "
-                f"step {found[0]} on; look for NaN and Inf in the data and in the loss"
+                f"{text}: on one device numbers of '{path}' are not finite from step "
+                f"{step} on; {tell_where(reading.evidence.reference, step, path)}"
             )
         if not empty:
             return Status.VACUOUS, (

@@ -9,7 +9,7 @@ import numpy as np
 
 from distbench.evidence import Tier
 from distbench.trace import Phase, Trace
-from distbench.trace.numbers import densify
+from distbench.trace.numbers import densify, is_finite
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.one_device.held_against import (
     are_multiples,
@@ -70,7 +70,7 @@ def _changes_all(trace: Trace) -> bool:
     """Whether each step changes every gradient that is not 0, and there is some."""
     seen: set[int] = set()
     for key, value, handed in pair_handed(trace):
-        if handed is None:
+        if handed is None or not is_finite(handed):
             return False
         if np.any(densify(value)):
             if are_near(value, handed, trace.dtypes.get(key.variable)):
