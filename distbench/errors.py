@@ -172,14 +172,18 @@ def describe_unwritable(error: Exception, path: Path) -> str:
 def find_near(received: str, known: Iterable[str], count: int = 1) -> list[str]:
     """The names that somebody may have meant, the nearest first; none that are far off.
 
+    Where none is near, those that begin so.
+
     Args:
         received: What was written.
         known: All names that would have been right.
         count: How many at most.
     """
     names = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(received.lower(), names, n=count, cutoff=_NEAR)
-    return [names[name] for name in near]
+    given = received.lower()
+    near = difflib.get_close_matches(given, names, n=count, cutoff=_NEAR)
+    longer = [name for name in names if len(given) > 1 and name.startswith(given)]
+    return [names[name] for name in near or longer[:count]]
 
 
 def suggest(meant: Iterable[str]) -> str:

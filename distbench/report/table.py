@@ -11,6 +11,7 @@ from rich.text import Text
 from distbench.escape import escape_controls
 from distbench.options import CheckOptions
 from distbench.report.words import (
+    Remark,
     Sighting,
     collect_findings,
     collect_remarks,
@@ -74,9 +75,16 @@ def render_verdict(verdict: Verdict, options: CheckOptions) -> RenderableType:
     parts: list[RenderableType] = []
     if verdict.runs:
         parts += [_make_title(verdict.target), make_table(verdict)]
-    parts += _render_remarks(verdict)
+    # A traceback is long, and a finding says in one sentence what it is of.
+    remarks = collect_remarks(verdict)
+    last = [r for r in remarks if r.detail and any(run.findings for run in r.runs)]
+    for remark in remarks:
+        if remark not in last:
+            parts += _render_remark(remark)
     for number, sighting in enumerate(collect_findings(verdict), 1):
         parts += _render_sighting(number, sighting, verdict, options)
+    for remark in last:
+        parts += _render_remark(remark)
     parts.append(Text())
     if environment := describe_environment(verdict):
         parts.append(Text(environment, style="dim"))
@@ -110,18 +118,17 @@ def make_table(verdict: Verdict) -> Table:
     return table
 
 
-def _render_remarks(verdict: Verdict) -> Iterator[RenderableType]:
-    for remark in collect_remarks(verdict):
-        yield Text()
-        text = Text(f"{remark.status} ", style=STYLES[remark.status])
-        text.append(join_words(name_run(run) for run in remark.runs), style="default")
-        if remark.message:
-            message = escape_controls(remark.message, keep="\n")
-            text.append(f": {message}", style="default")
-        yield text
-        if remark.detail:
-            detail = escape_controls(remark.detail, keep="\n\t")
-            yield _Indented(Text(detail, style="dim"), 4)
+def _render_remark(remark: Remark) -> Iterator[RenderableType]:
+    yield Text()
+    text = Text(f"{remark.status} ", style=STYLES[remark.status])
+    text.append(join_words(name_run(run) for run in remark.runs), style="default")
+    if remark.message:
+        message = escape_controls(remark.message, keep="\n")
+        text.append(f": {message}", style="default")
+    yield text
+    if remark.detail:
+        detail = escape_controls(remark.detail, keep="\n\t")
+        yield _Indented(Text(detail, style="dim"), 4)
 
 
 def _render_sighting(

@@ -250,6 +250,10 @@ def make_no_optimizer():
     return "adam"
 
 
+def make_nothing():
+    legacy.SGD(0.1)
+
+
 def make_with_rate(rate):
     return legacy.SGD(rate)
 

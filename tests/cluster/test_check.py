@@ -215,6 +215,7 @@ def test_a_dtype_that_the_collectives_lack_is_refused() -> None:
         ),
         ("TooFewExamples", "at least one example per replica"),
         ("make_no_optimizer", "returned no optimizer.*a compiled Keras model.*'str'"),
+        ("make_nothing", "returned no optimizer.*nothing, as of a function without a"),
         ("make_model_without_data", r"a Keras model, which needs data\(step\)"),
         (
             "make_model_with_dataset",

@@ -96,6 +96,7 @@ def test_without_options_the_defaults_hold(play, call) -> None:
         ("check a.b:c --color", "No such option"),
         ("chekc", "No such command"),
         ("explain mean-of-mean", "Did you mean 'mean-of-means'"),
+        ("explain clip", "Did you mean 'clip-before-reduction'"),
         ("list coeds", "Did you mean 'codes'"),
     ],
 )

@@ -108,6 +108,17 @@ def test_an_error_shows_what_helps_to_debug_it() -> None:
     assert "    log line" in [line.rstrip() for line in text.splitlines()]
 
 
+def test_a_finding_comes_before_the_traceback_that_it_is_of() -> None:
+    finding = make_finding(code="raises")
+    runs = (
+        make_run(Status.FAIL, detail="Traceback", findings=(finding,)),
+        make_run(Status.ERROR, scenario="other", message="lost", detail="log"),
+    )
+    text = print_verdict(make_verdict(*runs))
+    places = [text.index(words) for words in ("    log", "1. raises", "    Traceback")]
+    assert places == sorted(places)
+
+
 def test_a_verdict_without_runs_is_printed() -> None:
     assert "vacuous: no runs" in print_verdict(make_verdict())
 

@@ -158,6 +158,8 @@ def _list_missing(made: Any) -> list[str]:
 
 def _describe_made(made: Any, factory: Any) -> str:
     """What a factory returned in the place of an optimizer, and what it may be for."""
+    if made is None:
+        return "nothing, as of a function without a return"
     if name_keras(made) is not None:
         return describe_lack(factory)
     described = f"an object of type '{type(made).__name__}'"
