@@ -123,7 +123,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worst:
-    """The comparison that came nearest to its bound, or went farthest beyond it."""
+    """The comparison that came nearest to its bound, or went farthest beyond it.
+
+    Attributes:
+        phase: The phase of what was compared.
+        variable: Path of its variable, `""` for the loss.
+        error_over_bound: Its error ÷ its bound; more than 1 is wrong.
+    """
 
     phase: str
     variable: str
