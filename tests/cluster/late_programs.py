@@ -250,3 +250,40 @@ class UpdatesInTurnLater(UpdatesInTurn):
     """The same, and the second one begins in the second step."""
 
     first_due = 1
+
+
+def positives(true, _):
+    """A metric that is 0 as long as no label is set."""
+    return true
+
+
+def data(step):
+    """What `fit` takes; the first label is set in the sixth batch."""
+    values = np.random.default_rng(step).normal(size=(8, 3)).astype("float32")
+    return values, np.full((8, 1), step >= 5, "float32")
+
+
+def _compile(kind, layers):
+    model = kind([layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[positives])
+    return model
+
+
+def make_rarely_set():
+    """A compiled model whose metric `fit` begins anew in each step."""
+    return _compile(tf_keras.Sequential, tf_keras.layers)
+
+
+def make_rarely_set_in_keras3():
+    """The same in Keras 3."""
+    return _compile(keras.Sequential, keras.layers)
+
+
+class _Kept(tf_keras.Sequential):
+    def reset_metrics(self):
+        """Count on from epoch to epoch."""
+
+
+def make_rarely_set_and_kept():
+    """A metric that goes on from what the steps before have left."""
+    return _compile(_Kept, tf_keras.layers)

@@ -113,6 +113,20 @@ def test_nothing_is_said_of_steps_that_nobody_takes(name: str) -> None:
     assert not run.message
 
 
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("make_rarely_set", 3),
+        pytest.param("make_rarely_set_in_keras3", 3, marks=LONG),
+        ("make_rarely_set_and_kept", 7),
+    ],
+)
+def test_what_each_step_begins_anew_does_not_change_late(name: str, steps: int) -> None:
+    run = check(name)
+    assert (run.status, run.setup["steps"]) == ("pass", steps)
+    assert ("positives/total' first changes in step 5" in run.message) == (steps > 3)
+
+
 @LONG
 @pytest.mark.parametrize("name", ["UpdatesInTurn", "UpdatesInTurnLater"])
 def test_an_update_may_be_left_out_of_several(name: str) -> None:

@@ -84,8 +84,9 @@ def find_late(reference: Reference) -> Late:
     """
     steps = reference.scenario.steps
     by, decisions = _trace_watched(reference)
+    kept = reference.list_written() - _list_begun_anew(reference)
     reference.session.restore_state(reference.initial)
-    before = _look(reference, reference.list_written(), decisions)
+    before = _look(reference, kept, decisions)
     seen = {key: _Changes() for key in before}
     taken, gaps = 0, []
     while taken < LOOKS_AHEAD and (wanted := _list_wanted(seen, steps)):
@@ -109,6 +110,29 @@ def find_late(reference: Reference) -> Late:
         taken += 1
     late = _sum_up(seen, steps, taken, decisions)
     return replace(late, ahead=decisions.foresee(gaps))
+
+
+def _list_begun_anew(reference: Reference) -> set[str]:
+    """Paths of what begins each step as it did the one before, whatever that left.
+
+    So what a step leaves there, as often as not the same as the last one, is of that
+    step alone. It is put back from zeros and from ones.
+    """
+    session = reference.session
+    if not session.program.resets:
+        return set()
+    held = session.read_state(reference.list_written())
+    ends = []
+    for fill in (np.zeros_like, np.ones_like):
+        moved = {key[0]: fill(v) for key, v in held.items() if v.dtype != np.object_}
+        session.write_state(moved)
+        try:
+            with session.guard("step"):
+                session.program.reset()
+        except SubjectError:  # not from there
+            return set()
+        ends.append(session.read_state(moved))
+    return {key[0] for key, end in ends[0].items() if have_same_bits(end, ends[1][key])}
 
 
 def _list_wanted(seen: Mapping[_Key, _Changes], steps: int) -> list[_Key]:

@@ -43,6 +43,7 @@ class Program:
         shown: Numbers that the last step showed by itself, by their names.
         is_compiled: Whether XLA compiles the step as a whole; known once it is built.
             Such a step can keep no tap, and only what it leaves is compared.
+        resets: Whether `reset` does anything.
         calls_python: Whether the step calls Python while it runs, which may keep
             something there; known once it is traced.
     """
@@ -55,6 +56,7 @@ class Program:
     averages = False
     shown: Mapping[str, np.ndarray] = MappingProxyType({})
     is_compiled = False
+    resets = False
     calls_python = False
 
     def build(self, strategy: tf.distribute.Strategy) -> None:
@@ -75,6 +77,9 @@ class Program:
 
     def before_step(self, step: int) -> None:
         """What happens between two steps, outside of any replica; often nothing."""
+
+    def reset(self) -> None:
+        """What a step does first of all, outside of any replica; often nothing."""
 
     def turn_to(self, tier: str, *, anew: bool = False) -> None:
         """See `Between`: what a program keeps in Python goes with its steps."""

@@ -61,6 +61,8 @@ class KerasModelProgram(Program):
         scenario: What the model is trained for.
     """
 
+    resets = True
+
     def __init__(self, factory: Any, data: Any, scenario: Scenario) -> None:
         self.name = name_subject(factory)
         self._factory = factory
@@ -129,6 +131,10 @@ class KerasModelProgram(Program):
             intercept(self._model, "compute_loss", partial(self._tell_loss, session))
             self._is_watched = True
         return make_fit_step(session, self._model)
+
+    def reset(self) -> None:
+        """What `fit` does before an epoch, and so before each step; see `Program`."""
+        self._model.reset_metrics()
 
     def _take_step(self, session: Session, original: Any, data: Any) -> Any:
         replica = session.board.find_replica()
