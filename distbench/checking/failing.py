@@ -34,6 +34,19 @@ _MEANT: Mapping[str, str] = {
     "what is an argument of its step, such as labels: hand over its tf.identity.",
     "Unable to lift tensor <": "A variable is made inside of the step, whose graph its "
     "first value cannot be taken out of: make it before the first step, in build().",
+    **{
+        f"'NoneType' object has no attribute '{name}'": (
+            "tf.distribute.get_replica_context() is None wherever no replica runs, "
+            "such as under a scope where a model is built: have the first step build "
+            "it, or do without where it is None."
+        )
+        for name in (
+            "all_gather",
+            "all_reduce",
+            "merge_call",
+            "replica_id_in_sync_group",
+        )
+    },
 }
 """What is meant by words of the framework that do not say it."""
 

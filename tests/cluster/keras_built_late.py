@@ -50,6 +50,34 @@ def make_raises() -> Any:
     return model
 
 
+def _make_summed(keras: Any) -> Any:
+    """A model that is built where no replica runs, with a layer that asks for one."""
+    import tensorflow as tf
+
+    class Summed(keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            context = tf.distribute.get_replica_context()
+            return inputs - context.all_reduce("mean", tf.reduce_mean(inputs, 0))
+
+    model = keras.Sequential([keras.Input((3,)), Summed(), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def make_summed() -> Any:
+    """One of tf_keras."""
+    import tf_keras
+
+    return _make_summed(tf_keras)
+
+
+def make_summed_keras3() -> Any:
+    """One of Keras 3."""
+    import keras
+
+    return _make_summed(keras)
+
+
 def make_keras3(*, called: bool = False) -> Any:
     """A model of Keras 3 without `call`, which Keras cannot build for replicas.
 

@@ -50,6 +50,19 @@ def test_what_raises_as_it_is_built_is_told_with_its_line() -> None:
     assert 'raise KeyError("one device alone")' in finding.explanation
 
 
+@pytest.mark.parametrize(
+    "name", ["make_summed", pytest.param("make_summed_keras3", marks=LONG)]
+)
+def test_what_a_layer_raises_is_told_with_its_own_line(name: str) -> None:
+    """Keras raises it anew, where the layer is called."""
+    verdict = _check(f"{FILE}:{name}", "mirrored:2")
+    (finding,) = verdict.runs[0].findings
+    assert (finding.code, finding.phase) == ("raises", "build")
+    assert ': return inputs - context.all_reduce("mean"' in finding.explanation
+    assert "That is the innermost line of yours" in finding.explanation
+    assert "get_replica_context() is None wherever no replica" in finding.explanation
+
+
 @LONG
 def test_what_keras_builds_by_a_call_for_replicas_needs_one() -> None:
     """One device has no call of it: `fit` builds there by its first trace."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.util.traceback_utils import include_frame
 
 import distbench
 from distbench.errors import (
@@ -28,10 +29,6 @@ from distbench.worker.process.sources import is_foreign, is_own_file
 _LOST_PORT = re.compile(r"Could not start gRPC server|Address already in use")
 _OWN = os.path.join(Path(distbench.__file__).parent, "")  # noqa: PTH118  # as above
 _SUBJECTS = ("samples/", "faults/", "unusual/")
-_MAPPED_FRAME = re.compile(
-    r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+).*\n\s*(?P<line>.*)'
-)
-
 _OP_FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<number>\d+), in (?P<name>\S+)'
 )
@@ -289,10 +286,16 @@ def _list_frames(
 
 
 def _map_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """The frames of what the user's code raised, as AutoGraph maps them if it did."""
+    """The frames of what the user's code raised, as AutoGraph maps them if it did.
+
+    What a layer raised Keras raises anew, whose frames end where the layer is called.
+    """
     original = _find_original(error)
-    mapped = _list_mapped_frames(read_message(error)) if error is not original else []
-    return mapped or _list_raised_frames(original)
+    mapped = _list_mapped_frames(error) if error is not original else []
+    frames = mapped or _list_raised_frames(original)
+    is_anew = hasattr(original, "_keras_call_info_injected")
+    inner = original.__context__ if is_anew else None
+    return frames if inner is None else [*frames, *_map_frames(inner)]
 
 
 def _list_raised_frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -339,13 +342,13 @@ def _list_op_frames(message: str) -> list[traceback.FrameSummary]:
     ]
 
 
-def _list_mapped_frames(message: str) -> list[traceback.FrameSummary]:
-    """The frames that AutoGraph lists in a message: of the user's own source."""
+def _list_mapped_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames that AutoGraph keeps of what it raises anew: of the user's source."""
+    known = getattr(error, "ag_error_metadata", None)
     return [
-        traceback.FrameSummary(
-            found["file"], int(found["number"]), found["name"], line=found["line"]
-        )
-        for found in _MAPPED_FRAME.finditer(message)
+        traceback.FrameSummary(f.filename, f.lineno, f.function_name, line=f.code)
+        for f in reversed(getattr(known, "translated_stack", ()))
+        if include_frame(f.filename)
     ]
 
 
