@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from distbench.addresses import strip_addresses
 from distbench.compare.arrays.ratio import are_same_factors
 from distbench.evidence import Evidence, Tier
 from distbench.launch.failure import TaskFailedError
@@ -21,9 +22,6 @@ from distbench.scenario.choices import PIPELINE, PROGRAM, WORKLOADS
 from distbench.target import TargetRef
 from distbench.trace import COMPUTED, UPDATED, SparseRows
 from distbench.verdict import Finding
-
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
-"""Where an object lies in memory differs from process to process."""
 
 _FRAME = re.compile(
     r'^  File "(?P<file>[^"]+)", line \d+, in (?P<name>.*)\n    (?P<line>.*)', re.M
@@ -222,7 +220,8 @@ def _say_the_same(left: str, right: str) -> bool:
 
 def _get_core(message: str) -> str:
     """What an exception says of every subject, in every task and process."""
-    for pattern in (_ADDRESS, _REMOTE, _NODE, _OTHER, _NUMBER):
+    message = strip_addresses(message)
+    for pattern in (_REMOTE, _NODE, _OTHER, _NUMBER):
         message = pattern.sub("", message)
     message = _OP.sub(r"\1", message)
     return _PATH.sub("/", message)

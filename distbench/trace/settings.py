@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from distbench.addresses import strip_addresses
 from distbench.trace import Trace
 
 Setting = bool | int | float | str | None
@@ -63,7 +64,7 @@ def list_other_settings(observed: Trace, reference: Trace) -> tuple[OtherSetting
         known = _list_positions(seen) & _list_positions(due)
         for path in dict.fromkeys([*due, *seen]):
             setting = seen.get(path)
-            if _get_position(path) in known and not _are_one(setting, due.get(path)):
+            if _get_position(path) in known and not are_one(setting, due.get(path)):
                 found.setdefault((path, setting), []).extend(range(start, end))
     return tuple(
         OtherSetting(path=path, seen=seen, due=due.get(path), replicas=tuple(replicas))
@@ -84,10 +85,15 @@ def _get_position(path: str) -> str:
     return path.partition(".")[0]
 
 
-def _are_one(left: Setting, right: Setting) -> bool:
-    """Whether two settings are the same, but for what a float32 has no room for."""
+def are_one(left: Setting, right: Setting) -> bool:
+    """Whether two settings are the same.
+
+    But for what a float32 has no room for, and where an object lies in memory.
+    """
     if left == right:
         return True
+    if isinstance(left, str) and isinstance(right, str):
+        return strip_addresses(left) == strip_addresses(right)
     if isinstance(left, float) and isinstance(right, float):
         near = float(np.finfo(np.float32).eps)
         are_nan = math.isnan(left) and math.isnan(right)

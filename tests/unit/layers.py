@@ -9,6 +9,7 @@ from __future__ import annotations
 
 _TAKES = {
     "errors": "",
+    "addresses": "",
     "escape": "",
     "cluster.numbers": "",
     "cluster.kind": "cluster.numbers",
@@ -34,7 +35,7 @@ _TAKES = {
     "codes": "errors",
     "gpus": "cluster errors",
     "machine": "cluster errors gpus",
-    "trace": "errors",
+    "trace": "addresses errors",
     "trace.folder": "errors trace trace.files",
     "trace.naming": "trace",
     "trace.files": "errors trace",
@@ -156,7 +157,9 @@ _TAKES = {
         "compare.arrays diagnose diagnose.readings diagnose.stages evidence trace "
         "verdict"
     ),
-    "checking.origin": "compare.arrays evidence launch scenario target trace verdict",
+    "checking.origin": (
+        "addresses compare.arrays evidence launch scenario target trace verdict"
+    ),
     "checking.kept": "errors escape evidence scenario trace.files",
     "checking.uneven": "split",
     "checking.stuck": "checking.uneven cluster codes launch trace trace.files verdict",

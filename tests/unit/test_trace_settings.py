@@ -51,6 +51,13 @@ def test_what_is_the_same_is_not(settings: dict) -> None:
     assert find((0, settings)) == []
 
 
+def test_where_objects_lie_in_memory_is_no_setting() -> None:
+    due, seen, other = (f"<function {p[0]} at 0x7f{p[1]}>" for p in ("a1", "ab", "bc"))
+    assert find((0, {"0.rule": seen}), due={"0.rule": due}) == []
+    ((path, *_),) = find((0, {"0.rule": other}), due={"0.rule": due})
+    assert path == "0.rule"
+
+
 def test_numbers_that_are_none_are_the_same() -> None:
     assert find((0, {"0.limit": math.nan}), due={"0.limit": math.nan}) == []
 

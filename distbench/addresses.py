@@ -1,0 +1,12 @@
+"""Where objects lie in memory, in what is told of them."""
+
+from __future__ import annotations
+
+import re
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def strip_addresses(text: str) -> str:
+    """A text without addresses, which differ from process to process."""
+    return _ADDRESS.sub("", text)
