@@ -149,3 +149,18 @@ class V1MomentumOfOwnGradient:
         rows = tf.expand_dims(tf.cast(indices, tf.int64), 1)
         dense = tf.scatter_nd(rows, grad, tf.shape(handle, tf.int64))
         return self._resource_apply_dense(dense, handle)
+
+
+@fault(
+    "hyperparameter-differs",
+    "variable",
+    TRAINED,
+    like="sql-machine-learning/elasticdl#89",
+    clusters=WIDE,
+)
+class V1AdamTimesReplicas(Program):
+    """The learning rate of an optimizer without variables for it is multiplied by N."""
+
+    def make_optimizer(self):
+        super().make_optimizer()
+        return v1.AdamOptimizer(0.05 * count_replicas())

@@ -11,6 +11,8 @@ pytestmark = pytest.mark.cluster
 
 def _tell_settings() -> dict[str, dict]:
     """Runs in a task: the settings of some optimizers."""
+    import sys
+
     import keras
     import tensorflow as tf
     import tf_keras
@@ -26,8 +28,13 @@ def _tell_settings() -> dict[str, dict]:
         def get_config(self):
             raise NotImplementedError
 
+    class Leaving(tf_keras.optimizers.SGD):
+        def get_config(self):
+            sys.exit(1)
+
     new, old = tf_keras.optimizers, tf_keras.optimizers.legacy
     decay = keras.optimizers.schedules.PiecewiseConstantDecay([2, 5], [0.3, 0.2, 0.1])
+    rates = iter([0.1, 0.2])
     scaled = tf_keras.mixed_precision.LossScaleOptimizer
     made = {
         "new": new.SGD(0.1, momentum=0.9, clipnorm=0.5),
@@ -38,8 +45,11 @@ def _tell_settings() -> dict[str, dict]:
         "wrapped3": keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)),
         "odd": Odd(0.1),
         "raising": Raising(0.1),
+        "leaving": Leaving(0.1),
+        "called": old.SGD(lambda: next(rates), momentum=0.9, nesterov=True),
     }
-    return {name: read_settings(find_optimizers([made[name]])) for name in made}
+    told = {name: read_settings(find_optimizers([made[name]])) for name in made}
+    return {**told, "left": {"rates": len(list(rates))}}
 
 
 @pytest.fixture(scope="module")
@@ -79,46 +89,83 @@ def test_an_optimizer_in_another_one_is_told_once(told, name: str) -> None:
 
 def test_what_is_no_value_or_raises_is_left_out(told) -> None:
     assert told["odd"] == {"0.one": 2.0}
-    assert told["raising"] == {}
+    assert told["raising"] == told["leaving"] == {}
+
+
+def test_a_rate_that_is_a_function_is_not_called(told) -> None:
+    assert told["called"] == {"0.nesterov": True}
+    assert told["left"] == {"rates": 2}
 
 
 def _change_settings() -> tuple[list[dict], dict, frozenset]:
     """Runs in a task: settings before, while and after they are others."""
     import keras
+    import tensorflow as tf
     import tf_keras
 
-    from distbench.worker.families.settings import change_settings, read_settings
+    from distbench.worker.families.other_settings import change_settings
+    from distbench.worker.families.settings import read_settings
 
-    new, old = tf_keras.optimizers, tf_keras.optimizers.legacy
+    class Renamed(tf_keras.optimizers.SGD):
+        """Keeps what it tells elsewhere, beside what only looks like it."""
+
+        def __init__(self):
+            super().__init__(0.1)
+            self.another, self._most, self.groups = 3.0, 3.0, (4, {"of": [5, 6]})
+
+        def get_config(self):
+            groups = {"first": self.groups[1]["of"][0], "all": self.groups}
+            return {"limit": self._most, "a.b": self.another * 1.0, **groups}
+
+    class Derived(tf_keras.optimizers.SGD):
+        """Tells what it keeps nowhere."""
+
+        def get_config(self):
+            return {"limit": 1.0 + float(self.learning_rate)}
+
+    new, old, v1 = tf_keras.optimizers, tf_keras.optimizers.legacy, tf.compat.v1.train
     decay = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
+    parts = new.schedules.PiecewiseConstantDecay([2, 5], [0.3, 0.2, 0.1])
     optimizers = [
         new.SGD(0.1, clipnorm=0.5),
         old.SGD(0.1, clipnorm=0.5),
         keras.optimizers.SGD(decay),
+        v1.AdamOptimizer(0.1),
+        old.SGD(parts),
+        Renamed(),
+        Derived(),
     ]
-    others = {
+    known = {
         "0.clipnorm": 1.0,
         "1.clipnorm": 1.0,
         "2.nesterov": True,
         "2.learning_rate.config.decay_steps": 20,
-        "2.missing.one": 3,
-        "7.clipnorm": 3,
+        "3.learning_rate": 0.2,
+        "3.beta1": 0.5,
+        "4.learning_rate.config.boundaries.0": 1,
+        "4.learning_rate.config.values.1": 0.5,
+        "5.limit": 7.0,
+        "5.a.b": 8.0,
+        "5.all.1.of.1": 9,
     }
+    others = {**known, "2.missing.one": 3, "6.limit": 2.5, "7.clipnorm": 3}
+    held = [dict(vars(one)) for one in (*optimizers, parts)]
     seen = [read_settings(optimizers)]
     try:
         with change_settings(optimizers, others) as taken:
             seen.append(read_settings(optimizers))
+            assert parts.boundaries == [1, 5]
+            assert optimizers[5]._most == 7.0
             raise ZeroDivisionError
     except ZeroDivisionError:
         seen.append(read_settings(optimizers))
-    return seen, others, taken
+    assert held == [dict(vars(one)) for one in (*optimizers, parts)]
+    return seen, known, taken
 
 
 def test_settings_are_others_for_a_while() -> None:
     [(seen, others, taken)] = distbench.run(_change_settings, "one").values()
     before, inside, after = seen
     assert before == after
-    known = others.keys() & before.keys()
-    assert len(known) == 4
-    assert taken == known
-    assert inside == {**before, **{path: others[path] for path in known}}
+    assert taken == others.keys()
+    assert inside == {**before, **others}

@@ -11,7 +11,7 @@ from typing import Any
 from distbench.evidence import Tier
 from distbench.trace import Trace, TraceKey, Values
 from distbench.trace.settings import Setting, list_other_settings
-from distbench.worker.families.settings import change_settings
+from distbench.worker.families.other_settings import change_settings
 from distbench.worker.one_device.feeder import Feeder
 from distbench.worker.process.failures import SubjectError
 

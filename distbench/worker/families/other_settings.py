@@ -1,0 +1,128 @@
+"""Optimizers that are set to other settings for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from distbench.trace.settings import Setting, Settings, are_one
+from distbench.worker.families.settings import (
+    CONTAINERS,
+    Told,
+    list_told,
+    read_settings,
+    read_value,
+)
+from distbench.worker.state.reachable import get_attributes
+
+_Kept = tuple[Any, str, Any, dict[str, Any]]
+"""An owner, one of its attributes, what this gave, and all that the owner had."""
+
+
+@contextmanager
+def change_settings(
+    optimizers: Sequence[Any], settings: Settings
+) -> Iterator[frozenset[str]]:
+    """Inside, optimizers have other settings, as far as they take them later.
+
+    A step that was traced before goes by the old ones.
+
+    Args:
+        optimizers: All that a subject has.
+        settings: The others, by path.
+
+    Yields:
+        Paths of those that they have taken, as they tell themselves.
+    """
+    told, changed = list_told(optimizers), list[_Kept]()
+    try:
+        for path, value in settings.items():
+            if path in told:
+                changed.extend(_change(optimizers, path, told[path], value))
+        yield _list_taken(optimizers, settings)
+    finally:
+        for kept in reversed(changed):
+            _put_back(kept)
+
+
+def _list_taken(optimizers: Sequence[Any], settings: Settings) -> frozenset[str]:
+    told = read_settings(optimizers)
+    return frozenset(
+        path
+        for path, value in settings.items()
+        if path in told and are_one(told[path], value)
+    )
+
+
+def _change(
+    optimizers: Sequence[Any], path: str, told: Told, value: Setting
+) -> Sequence[_Kept]:
+    """Set the attribute that a setting is told from; none where nobody knows which.
+
+    What is kept under another name is known by what the optimizer tells after that.
+    """
+    for name, keys in _list_places(told):
+        with suppress(Exception):  # there may be no such attribute, or a method
+            given, held = getattr(told.owner, name), {**get_attributes(told.owner)}
+            kept: _Kept = (told.owner, name, given, held)
+            # A property may refuse what is assigned.
+            with suppress(Exception):
+                setattr(told.owner, name, _replace(given, keys, value))
+            if _list_taken(optimizers, {path: value}):
+                return [kept]
+            _put_back(kept)
+    return []
+
+
+def _put_back(kept: _Kept) -> None:
+    owner, name, given, held = kept
+    with suppress(Exception):
+        setattr(owner, name, given)
+    now = get_attributes(owner)
+    if name not in held:
+        now.pop(name, None)
+    # A property may keep something else than what it gives.
+    now.update(held)
+
+
+def _list_places(told: Told) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Attributes that may keep a setting, and the place in each; likely ones first."""
+    parts = [told.keys[number:] for number in range(len(told.keys))]
+    named = [
+        (name, keys) for first, *keys in parts for name in (str(first), f"_{first}")
+    ]
+    others = [
+        (name, keys)
+        for _, *keys in parts
+        for name, held in get_attributes(told.owner).items()
+        if _keeps(held, keys, told.value)
+    ]
+    yield from dict.fromkeys((n, tuple(k)) for n, k in (*named, *others))
+
+
+def _keeps(held: Any, keys: Sequence[Any], value: Setting) -> bool:
+    for key in keys:
+        is_list = isinstance(held, (list, tuple))
+        known = (
+            range(len(held)) if is_list else held if isinstance(held, Mapping) else ()
+        )
+        if key not in known:
+            return False
+        held = held[key]
+    found = read_value(held)
+    return type(found) is type(value) and found == value
+
+
+def _replace(held: Any, keys: Sequence[Any], value: Setting) -> Any:
+    """What is held with another value in one place: a copy, as others may hold it."""
+    if not keys:
+        return value
+    first, *rest = keys
+    if isinstance(held, Mapping):
+        return {**held, first: _replace(held[first], rest, value)}
+    if not isinstance(held, CONTAINERS):
+        raise TypeError(f"Nothing is replaced in a {type(held).__name__}.")
+    items = list(held)
+    items[first] = _replace(items[first], rest, value)
+    return items if isinstance(held, list) else tuple(items)
