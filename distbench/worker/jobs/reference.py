@@ -226,7 +226,7 @@ class ReferenceJobs:
         if not is_explained:
             traced = trace_for_each(feeder, tier, observed)
             once = replays["reduced_gradient"]
-            configured = configure_alike(feeder, tier, recorded, observed)
+            configured = configure_alike(feeder, tier, recorded, observed, once)
             recounted = count_replicas_again(feeder, tier, observed, once)
         reruns: tuple[Trace, ...] = ()
         if _asks_for_reruns(reference, tier, payload) and (
