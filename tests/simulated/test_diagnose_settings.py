@@ -103,8 +103,22 @@ def test_one_that_asks_for_a_slot_is_the_cause_where_there_is_no_other() -> None
     assert finding.code == "hyperparameter-differs"
     assert _TOLD in finding.explanation
     assert finding.confidence == 0
-    (finding,) = find(Fault(update=lengthen), 2, is_alone=True).findings
+    (finding,) = find(Fault(update=lengthen), 3, is_alone=True).findings
     assert finding.code == "update-repeated"
+
+
+def test_one_that_was_not_tried_is_the_cause_of_steps_as_many_times_as_long() -> None:
+    (finding,) = find(Fault(update=lengthen), 2).findings
+    assert (finding.code, finding.ratio) == ("hyperparameter-differs", 2)
+    assert f"{_TOLD}, and the steps are 2 times as long" in finding.explanation
+    (finding,) = find(Fault(update=lengthen), 3).findings
+    assert finding.code == "update-repeated"
+
+
+@pytest.mark.parametrize("seen", [True, "2", None, 0, -2])
+def test_what_is_no_other_length_makes_none(seen: object) -> None:
+    judgement = find(Fault(update=lengthen), seen)
+    assert {finding.code for finding in judgement.findings} == {"update-repeated"}
 
 
 def test_one_that_cannot_be_tried_may_lead_nothing() -> None:

@@ -99,6 +99,7 @@ Explain = Callable[[Context], Iterable[Hypothesis]]
 CAUSES: tuple[Explain, ...] = (
     # That settings differ is seen, and what comes of them is not fitted.
     settings.explain_by_settings,
+    settings.explain_by_untried_settings,
     narrow_range.explain_by_narrow_range,
     nonfinite.explain_by_nonfinite,
     overflow.explain_by_omission,
