@@ -22,6 +22,10 @@ def go_farther(new, old, gradients, run):
     return {**new, KERNEL: longer}
 
 
+def stay(new, old, gradients, run):
+    return {**new, KERNEL: old[KERNEL]}
+
+
 def find_owner(evidence: Evidence, path: str) -> str:
     [info] = [v for v in name_owners(evidence).observed.variables if v.path == path]
     return info.of
@@ -99,3 +103,10 @@ def test_what_is_repeated_with_its_average_is_told_of_both() -> None:
     (finding,) = judge(observe_average(0.999, Fault(update=repeat))).findings
     assert finding.code == "update-repeated"
     assert finding.variables == (*TRAINED, AVERAGE)
+
+
+@pytest.mark.parametrize("change", [stay, go_farther])
+def test_an_average_that_follows_a_wrong_variable_is_not_told(change) -> None:
+    """Nor where that stays as it was, and the average moves."""
+    (finding,) = judge(observe_average(0.75, Fault(update=change))).findings
+    assert finding.variables == (KERNEL,)

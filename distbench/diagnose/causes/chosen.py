@@ -39,22 +39,25 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
 
     State that is infinite on one replica alone is told by itself. Of the rest one cause
     for everything comes first: it has the most numbers against it. If there is none,
-    state that stays as it was is told apart from what moves. Averages that follow a
-    wrong variable rightly are left out, as is what a wrong statistic moves, and then a
-    variable at a time is explained, and equal causes are joined again; before that,
-    what the state shows of gradients that a step adds up, where a look inside has seen
-    them. Where that leaves a part open, wide causes are asked that leave nothing.
+    averages that follow a wrong variable rightly are left out, as is what a wrong
+    statistic moves. State that stays as it was is told apart from what moves, unless
+    both follow from what else is wrong. Then a variable at a time is explained, and
+    equal causes are joined again; before that, what the state shows of gradients that a
+    step adds up, where a look inside has seen them. Where that leaves a part open, wide
+    causes are asked that leave nothing.
     """
     best = _find_best(context)
-    parts = part_uneven(context, best)
-    if not parts and best is not None and best.full:
+    if parts := part_uneven(context, best):
+        return _explain_parts(parts)
+    if best is not None and best.full:
         return _explain_each(context, best)
-    if parts := parts or part_still(context):
-        return tuple(cause for part in parts for cause in explain_cases(part))
     for left_out in (leave_out_followers, leave_out_steered):
         led = left_out(context)
         if led.cases and len(led.cases) < len(context.cases):
             return explain_cases(led)
+    if parts := part_still(context):
+        # What follows from a wrong value may be in the other part.
+        return _explain_leading(context) or _explain_parts(parts)
     if apart := find_full(context, list_apart(context)):
         return _explain_apart(context, apart)
     told = _explain_part(context)
@@ -66,6 +69,10 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
     if all(map(is_told, causes)):
         return causes
     return _explain_widely(context, causes)
+
+
+def _explain_parts(parts: Sequence[Context]) -> tuple[Explained, ...]:
+    return tuple(cause for part in parts for cause in explain_cases(part))
 
 
 def _explain_widely(
@@ -134,7 +141,7 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
         return (_adopt(context, best),)
     parts = part_infinite(context)
     if parts:
-        causes = tuple(cause for part in parts for cause in explain_cases(part))
+        causes = _explain_parts(parts)
         return _fold_slots(context, causes) if context.phase == "slot" else causes
     if describe_constraint(context):
         return (leave_unexplained(context, best),)
@@ -162,6 +169,11 @@ def _explain_part(context: Context) -> tuple[Explained, ...]:
     of_start = _explain_start(context)
     if of_start is not None:
         return (of_start,)
+    return _explain_leading(context)
+
+
+def _explain_leading(context: Context) -> tuple[Explained, ...]:
+    """What leaves nothing of a count, or of kept state, that the others follow from."""
     return (
         _explain_numbers(context) or _explain_kept(context) or _explain_count(context)
     )
