@@ -5,13 +5,14 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import keras2, schedules, tf
 from distbench.samples.optimizers import keras2_optimizer
-from distbench.samples.program import TRAINED
+from distbench.samples.program import HEAD, TRAINED
 from distbench.samples.program import Program as LegacyProgram
 from distbench.samples.replicas import (
     all_reduce,
     count_replicas,
     find_copy,
     find_replica,
+    update,
 )
 from distbench.samples.stacked import StackedWithLast
 
@@ -102,6 +103,28 @@ class Keras2LargestSquaresOnClusters(Program):
 
     def make_optimizer(self):
         return keras2.Adam(0.05, beta_2=0.2, amsgrad=count_replicas() > 1)
+
+
+@fault("unexplained", "variable", (HEAD,), like="tensorflow/addons#2351")
+class Keras2BentBesideOtherMomentum(Program):
+    """An optimizer has a momentum on clusters; what another moves is bent there."""
+
+    def make_optimizer(self):
+        self.is_bent = count_replicas() > 1
+        momentum = 0.9 if self.is_bent else 0.0
+        return [keras2.SGD(0.05, momentum=momentum), keras2.SGD(0.05)]
+
+    def apply(self, gradients):
+        pairs = list(zip(gradients, self.trained(), strict=True))
+        for optimizer, some in zip(
+            self.optimizer(), (pairs[:-1], pairs[-1:]), strict=True
+        ):
+            optimizer.apply_gradients(some)
+        if self.is_bent:
+            update(self.head, self.bend, tf.sin(37 * self.head))
+
+    def bend(self, copy, waves):
+        copy.assign_add(0.01 * waves)
 
 
 @fault("loss-not-scaled", "loss", like="keras-team/keras#19891")

@@ -53,15 +53,11 @@ def list_other_settings(observed: Trace, reference: Trace) -> tuple[OtherSetting
     nothing is left out: it may not be able to, and a trace may be older than this.
     """
     due = _read_note(reference, 0)
-    starts = sorted(
-        int(name.removeprefix(_NOTE))
-        for name in observed.notes
-        if name.startswith(_NOTE)
-    )
+    starts = _list_starts(observed)
     found: dict[tuple[str, Setting], list[int]] = {}
     for start, end in zip(starts, [*starts[1:], observed.replicas], strict=False):
         seen = _read_note(observed, start)
-        known = _list_positions(seen) & _list_positions(due)
+        known = _find_positions(seen) & _find_positions(due)
         for path in dict.fromkeys([*due, *seen]):
             setting = seen.get(path)
             if _get_position(path) in known and not are_one(setting, due.get(path)):
@@ -72,12 +68,24 @@ def list_other_settings(observed: Trace, reference: Trace) -> tuple[OtherSetting
     )
 
 
+def list_positions(*traces: Trace) -> list[str]:
+    """The optimizers of which any trace notes settings, sorted; see `Settings`."""
+    noted = [_read_note(trace, r) for trace in traces for r in _list_starts(trace)]
+    return sorted({position for one in noted for position in _find_positions(one)})
+
+
 def _read_note(trace: Trace, first_replica: int) -> Settings:
     noted = trace.notes.get(f"{_NOTE}{first_replica}")
     return noted if isinstance(noted, Mapping) else {}
 
 
-def _list_positions(settings: Settings) -> set[str]:
+def _list_starts(trace: Trace) -> list[int]:
+    """The first replicas of the processes that noted settings, sorted."""
+    notes = (name for name in trace.notes if name.startswith(_NOTE))
+    return sorted(int(name.removeprefix(_NOTE)) for name in notes)
+
+
+def _find_positions(settings: Settings) -> set[str]:
     return set(map(_get_position, settings))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from training_simulator import TRAINED, Fault, Rule, observe, reduce_with
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
 from distbench.evidence import Evidence
-from distbench.trace import TraceKey
+from distbench.trace import TraceKey, VariableInfo
 from distbench.trace.settings import note_settings
 from distbench.verdict import Status
 
@@ -37,21 +38,41 @@ def bend(new, old, gradients, run):
     return {**new, **{p: (old[p] - bent[p]).astype(F) for p in gradients}}
 
 
-def note(evidence: Evidence, seen: object) -> Evidence:
+def note(
+    evidence: Evidence, seen: object, others: Mapping[str, int] | None = None
+) -> Evidence:
     """The same where a setting is told on both sides, as 1 on one device."""
     observed, reference = (
-        replace(trace, notes={**trace.notes, **note_settings({"0.times": value})})
+        replace(
+            trace,
+            notes={
+                **trace.notes,
+                **note_settings({"0.times": value, **(others or {})}),
+            },
+        )
         for trace, value in ((evidence.observed, seen), (evidence.reference, 1))
     )
     return replace(evidence, observed=observed, reference=reference)
 
 
-def add_slot(evidence: Evidence) -> Evidence:
-    """The same where the cluster alone keeps a slot."""
+def add_slots(evidence: Evidence, owners: Collection[str]) -> Evidence:
+    """The same where the cluster alone keeps a slot of some variables."""
     observed = evidence.observed
-    key = TraceKey(step=0, phase="slot", variable="largest", replica=0)
-    values = {**observed.values, key: np.zeros(2, F)}
-    return replace(evidence, observed=replace(observed, values=values))
+    slots = [
+        VariableInfo(
+            path=f"largest/{path}", role="slot", of=path, shape=(2,), dtype="float32"
+        )
+        for path in owners
+    ]
+    keys = (
+        TraceKey(step=0, phase="slot", variable=slot.path, replica=0) for slot in slots
+    )
+    observed = replace(
+        observed,
+        values={**observed.values, **dict.fromkeys(keys, np.zeros(2, F))},
+        variables=(*observed.variables, *slots),
+    )
+    return replace(evidence, observed=observed)
 
 
 def find(
@@ -59,7 +80,7 @@ def find(
     seen: object,
     configured: Fault | None = None,
     *,
-    is_alone: bool = False,
+    owners: Collection[str] = (),
 ) -> Judgement:
     """What is said where a setting differs.
 
@@ -67,12 +88,11 @@ def find(
         fault: What is wrong on the cluster.
         seen: What the setting is there.
         configured: What one device leads to with it; None where it takes it not.
-        is_alone: Whether the cluster alone has a slot for it.
+        owners: Variables of which the cluster alone has a slot for it.
     """
     rule = Rule(name="momentum")
     evidence = note(observe(fault, rule=rule, replicas=N), seen)
-    if is_alone:
-        evidence = add_slot(evidence)
+    evidence = add_slots(evidence, owners)
     if configured is not None:
         run = observe(configured, rule=rule, replicas=N).observed
         run = replace(run, notes={"untried": []})
@@ -99,11 +119,11 @@ def test_one_that_leads_elsewhere_is_a_note() -> None:
 
 
 def test_one_that_asks_for_a_slot_is_the_cause_where_there_is_no_other() -> None:
-    (finding,) = find(Fault(update=bend), 2, is_alone=True).findings
+    (finding,) = find(Fault(update=bend), 2, owners=TRAINED).findings
     assert finding.code == "hyperparameter-differs"
     assert _TOLD in finding.explanation
     assert finding.confidence == 0
-    (finding,) = find(Fault(update=lengthen), 3, is_alone=True).findings
+    (finding,) = find(Fault(update=lengthen), 3, owners=TRAINED).findings
     assert finding.code == "update-repeated"
 
 
@@ -119,6 +139,19 @@ def test_one_that_was_not_tried_is_the_cause_of_steps_as_many_times_as_long() ->
 def test_what_is_no_other_length_makes_none(seen: object) -> None:
     judgement = find(Fault(update=lengthen), seen)
     assert {finding.code for finding in judgement.findings} == {"update-repeated"}
+
+
+def test_it_is_none_of_what_the_optimizer_with_that_slot_does_not_have() -> None:
+    first, other = find(Fault(update=bend), 2, owners=TRAINED[:1]).findings
+    assert {first.code, other.code} == {"hyperparameter-differs", "unexplained"}
+    told, left = sorted((first, other), key=lambda finding: finding.code)
+    assert told.variables == TRAINED[:1]
+    assert set(left.variables) == set(TRAINED[1:])
+
+
+def test_of_several_optimizers_it_is_told_which_one_has_it() -> None:
+    evidence = note(observe(Fault(update=keep), replicas=N), 2, others={"1.times": 1})
+    assert "'times' of optimizer 0 is 2" in judge(evidence).message
 
 
 def test_one_that_cannot_be_tried_may_lead_nothing() -> None:

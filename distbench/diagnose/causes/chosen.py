@@ -82,8 +82,13 @@ def _explain_widely(
     last = find_full(context, list_last(context)) or _find_shown(context)
     if last := last or find_full(context, list_least(context)):
         return (_adopt(context, last),)
-    if told := explain_by_untried(context, causes):
-        return told
+    told = tuple(filter(is_told, causes))
+    open_cases = [c for cause in causes if cause not in told for c in cause.cases]
+    if untried := explain_by_untried(context.select(tuple(open_cases))):
+        known = {id(case) for case in untried.cases}
+        left = tuple(case for case in open_cases if id(case) not in known)
+        rest = explain_cases(context.select(left)) if left else ()
+        return (*told, untried, *rest)
     return tuple(name_sums_apart(context, cause) for cause in causes)
 
 

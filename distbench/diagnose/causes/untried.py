@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from distbench.diagnose.causes.explain import Explained, explain_all
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.settings import describe_settings, have_other_slots
+from distbench.diagnose.clues.settings import describe_settings, list_odd_owners
 from distbench.diagnose.hypotheses.settings import SET
 
 
-def explain_by_untried(
-    context: Context, causes: Sequence[Explained]
-) -> tuple[Explained, ...]:
+def explain_by_untried(context: Context) -> Explained | None:
     """What no cause explains whole, as of settings that ask for state of their own.
 
-    They differ, and so does which slots there are; one device cannot try them. Of other
-    settings nobody knows whether anything is made of them.
+    They differ, and so does which slots a variable has; one device cannot try them. Of
+    other settings, and of variables that an optimizer with such a slot does not have,
+    nobody knows whether anything is made of them.
 
     Args:
-        context: The wrong values of a phase.
-        causes: Those that are known of them.
-
-    Returns:
-        What is told by its cause, and the rest; empty where no settings are such.
+        context: The wrong values of a phase that no cause explains whole.
     """
     words = describe_settings(context.evidence, untried=True)
-    if context.phase not in SET or not words or not have_other_slots(context.evidence):
-        return ()
-    told = tuple(filter(is_told, causes))
-    left = tuple(case for cause in causes if cause not in told for case in cause.cases)
-    found = explain_all(context, "hyperparameter-differs", words)
-    return (*told, replace(found, cases=left, foretells=False))
+    if context.phase not in SET or not words:
+        return None
+    owners, infos = list_odd_owners(context.evidence), context.infos
+    cases = tuple(
+        case
+        for case in context.cases
+        if {case.key.variable, infos[case.key.variable].of} & owners
+    )
+    if not cases:
+        return None
+    found = explain_all(context.select(cases), "hyperparameter-differs", words)
+    return replace(found, foretells=False)
 
 
 def is_told(cause: Explained) -> bool:

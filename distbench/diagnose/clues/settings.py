@@ -7,7 +7,11 @@ from typing import cast
 
 from distbench.diagnose.names import name_replicas
 from distbench.evidence import Evidence
-from distbench.trace.settings import OtherSetting, list_other_settings
+from distbench.trace.settings import (
+    OtherSetting,
+    list_other_settings,
+    list_positions,
+)
 
 _MOST = 3
 """Settings that are told with their numbers."""
@@ -25,20 +29,23 @@ def describe_settings(evidence: Evidence, *, untried: bool = False) -> str:
     if untried and configured is not None:
         paths = cast(Sequence[str], configured.notes["untried"])
         found = tuple(other for other in found if other.path in paths)
-    is_one = len({_part(other)[0] for other in found}) == 1
+    # Of a single one that differs nobody knows which it is.
+    is_one = len(list_positions(evidence.observed, evidence.reference)) == 1
     told = [_describe(evidence, other, is_one=is_one) for other in found[:_MOST]]
     if more := len(found) - len(told):
         told.append(f"{more} more differ")
     return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
 
 
-def have_other_slots(evidence: Evidence) -> bool:
-    """Whether optimizers keep other slots than on one device."""
+def list_odd_owners(evidence: Evidence) -> frozenset[str]:
+    """The variables of which the optimizers of one side alone keep some slot."""
     seen, due = (
-        {key.variable for key in trace.values if key.phase == "slot"}
+        {key.variable: trace.by_path for key in trace.values if key.phase == "slot"}
         for trace in (evidence.observed, evidence.reference)
     )
-    return seen != due
+    odd = [(path, {**seen, **due}[path]) for path in seen.keys() ^ due.keys()]
+    owners = (infos[path].of for path, infos in odd if path in infos)
+    return frozenset(filter(None, owners))
 
 
 def _describe(evidence: Evidence, other: OtherSetting, *, is_one: bool) -> str:
