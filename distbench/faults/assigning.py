@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import TRAINED, Program
-from distbench.samples.replicas import all_reduce, update
+from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.assigning import OwnPartsAddedUp, OwnStepsAddedUp
 
 _added_up = fault(
@@ -56,6 +56,34 @@ class DecayAddedUp(OwnPartsAddedUp):
 
     def move(self, own):
         self.weight.assign_add(own - 0.25 * self.weight)
+
+
+_joined = fault(
+    "statistics-not-synchronized",
+    "variable",
+    ("weight",),
+    like="tensorflow/tensorflow#23792",
+    clusters=("mirrored:3", "mwms:2"),
+)
+
+
+@_joined
+class DecayInsideOfSum(OwnPartsAddedUp):
+    """What a decayed sum loses is taken off by each replica, in what is summed."""
+
+    aggregation = "ONLY_FIRST_REPLICA"
+
+    def move(self, own):
+        self.weight.assign_add(all_reduce("sum", own - 0.25 * self.weight))
+
+
+@_joined
+class OldSizeDividedTwice(DecayInsideOfSum):
+    """The decayed old value goes into a mean, and is divided by N before."""
+
+    def move(self, own):
+        kept = all_reduce("mean", 0.5 * self.weight / count_replicas())
+        self.weight.assign(kept + all_reduce("sum", own))
 
 
 @fault(

@@ -36,13 +36,15 @@ class OwnStepsAddedUp(ByHand):
 class OwnPartsAddedUp(Program):
     """Each replica adds its own part less an N-th of what a decayed sum loses."""
 
+    aggregation = "SUM"
+
     def build(self, strategy):
         super().build(strategy)
         self.weight = tf.Variable(
             2.0,
             name="weight",
             trainable=False,
-            aggregation=tf.VariableAggregation.SUM,
+            aggregation=getattr(tf.VariableAggregation, self.aggregation),
         )
 
     def variables(self):

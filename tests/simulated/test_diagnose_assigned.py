@@ -32,6 +32,7 @@ def name_cause(
     is_slot: bool = False,
     again: np.ndarray | None = None,
     added: Sequence[np.ndarray] = (),
+    due: np.ndarray = DUE,
     ask: Callable[[Context], Iterable[Hypothesis]] = explain_by_added_copies,
 ) -> tuple[str, str] | None:
     """The code and words of what is wrong with an average that nobody trains.
@@ -42,6 +43,7 @@ def name_cause(
         is_slot: Whether it belongs to the optimizer.
         again: What one device makes of it if a sum of sums counts twice.
         added: What each shard's examples add to what is kept, if that is known.
+        due: What one device makes of it.
         ask: The causes that are asked.
     """
     evidence = observe()
@@ -49,11 +51,12 @@ def name_cause(
     info = VariableInfo(
         path="average",
         role=phase,
-        shape=DUE.shape,
+        shape=due.shape,
         dtype="float32",
         adds_up=adds_up,
     )
-    shards = [KEPT + own for own in added] or SHARDS
+    kept = due - sum(ADDED)
+    shards = [kept + own for own in added] or SHARDS
     alone = {KEY.at(r): shard for r, shard in enumerate(shards)}
     before = {replace(KEY, step=INITIAL, replica=WHOLE): BEFORE}
     reference = replace(
@@ -67,7 +70,7 @@ def name_cause(
         values={**evidence.observed.values, **copies},
     )
     if added:
-        doubled = {KEY.at(r): KEPT + 2 * own for r, own in enumerate(added)}
+        doubled = {KEY.at(r): kept + 2 * own for r, own in enumerate(added)}
         probe = replace(reference, values=doubled)
         evidence = change_evidence(evidence, probes={"doubled": probe})
     case = Pair(
@@ -75,7 +78,7 @@ def name_cause(
         relation="reference",
         against=GLOBAL,
         observed=observed,
-        expected=DUE,
+        expected=due,
         margin=BITWISE,
         dtype="float32",
         base=BEFORE,
@@ -186,6 +189,32 @@ def test_old_values_that_are_added_up_beside_own_parts_are_told(
     found = name_cause(observed, adds_up=True, added=ADDED)
     assert found is not None
     assert found[0] == "scale-error"
+    assert words in found[1]
+
+
+DECAYED = 0.75 * BEFORE + sum(ADDED)
+"""What is due of a sum that decays."""
+
+
+@pytest.mark.parametrize(
+    ("kept", "code", "words"),
+    [
+        (1.5, "statistics-not-synchronized", "2 times: each replica has that"),
+        (0.5, "statistics-not-synchronized", "2 times as much is taken"),
+        (0.375, "statistics-not-synchronized", "is divided by N = 2"),
+        (0.5625, "hyperparameter-differs", "what 2 steps leave"),
+        (0.25, "hyperparameter-differs", "0.5 times its old value too little"),
+    ],
+    ids=["summed", "taken", "divided", "repeated", "other"],
+)
+def test_an_old_value_that_counts_by_the_replicas_is_told_without_an_aggregation(
+    kept: float, code: str, words: str
+) -> None:
+    found = name_cause(
+        kept * BEFORE + sum(ADDED), due=DECAYED, added=ADDED, ask=list_hypotheses
+    )
+    assert found is not None
+    assert found[0] == code
     assert words in found[1]
 
 

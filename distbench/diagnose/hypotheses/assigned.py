@@ -8,11 +8,11 @@ import numpy as np
 
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.state.leading import has_gradient
-from distbench.compare.state.led_shards import split_counted
 from distbench.diagnose.clues.cases import find_base, take_rows
-from distbench.diagnose.clues.context import Context, Numbered
+from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import NONLINEAR, Hypothesis
 from distbench.diagnose.hypotheses.by_hand import list_alone
+from distbench.diagnose.hypotheses.old_values import explain_by_old_values
 from distbench.diagnose.hypotheses.slot_facts import keeps_gradients
 from distbench.trace import UPDATED
 from distbench.trace.numbers import Array
@@ -25,10 +25,6 @@ _ADVICE = "What all replicas assign alike has aggregation MEAN or ONLY_FIRST_REP
 _COPIES_ADVICE = (
     "What all replicas hold alike already must not be added up over them: leave it as "
     "it is, take the mean of the copies (all_reduce MEAN), or those of one replica."
-)
-_ADDED_ADVICE = (
-    "Add up what the replicas make of their own examples (all_reduce), and assign it "
-    "with the old value on all alike, with aggregation MEAN or ONLY_FIRST_REPLICA."
 )
 _OWN_ADVICE = (
     "Add each replica's own change alone (assign_add, assign_sub), which SUM adds up; "
@@ -76,8 +72,7 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
     )
     if context.phase == "slot":
         return
-    if adds_up:
-        yield from _explain_by_old_values(context, cases)
+    yield from explain_by_old_values(context, cases, adds_up=adds_up)
     alone = {number: _find_alone(context, case) for number, case in cases}
     predicted = {
         number: np.asarray(np.sum(shards, axis=0))
@@ -89,43 +84,6 @@ def explain_by_added_copies(context: Context) -> Iterator[Hypothesis]:
         code=NONLINEAR if follows else "statistics-not-synchronized",
         predicted=predicted,
         detail=_OWN_GRADIENTS if follows else own,
-    )
-
-
-def _explain_by_old_values(
-    context: Context, cases: Sequence[Numbered]
-) -> Iterator[Hypothesis]:
-    """What each replica's examples add is added up rightly, and the old value N times.
-
-    Each assigns the old value with its own part, or adds the part and a decay.
-    """
-    n = context.replicas
-    found = {
-        number: parts
-        for number, case in cases
-        if (parts := split_counted(context.evidence, case)) is not None
-    }
-    bases = {number: find_base(context.cases[number]) for number in found}
-    yield Hypothesis(
-        code="scale-error",
-        predicted={i: n * kept + added for i, (kept, added) in found.items()},
-        detail="it adds up what the replicas assign to it, of each the old value with "
-        "what its own examples add: it holds all that they add, and what is left of "
-        f"the old value {n} times",
-        ratio=float(n),
-        advice=_ADDED_ADVICE,
-    )
-    yield Hypothesis(
-        code="scale-error",
-        predicted={
-            i: bases[i] + n * (kept - bases[i]) + added
-            for i, (kept, added) in found.items()
-        },
-        detail="it adds up what the replicas add to it, of each what its own examples "
-        "add and what the step takes of the old value: it holds all that they add, and "
-        f"{n} times as much is taken",
-        ratio=float(n),
-        advice=_ADDED_ADVICE,
     )
 
 
