@@ -165,21 +165,19 @@ def test_a_slot_that_stays_is_told_apart_from_one_that_moves_otherwise() -> None
     assert other.code != "lost-update"
 
 
-@pytest.mark.parametrize("is_kept", [True, False], ids=["here-too", "here-alone"])
-def test_a_variable_that_stays_is_told_and_not_the_slot_that_moves_in_its_place(
-    is_kept: bool,
-) -> None:
-    """One device leaves that slot as it is; if not, the variable may follow from it."""
+def keep(evidence: Evidence, held: Sequence[float], due: Sequence[float]) -> Evidence:
+    """The same with a slot of the kernel.
 
-    def change(new, old, applied, run):
-        return {**new, **{p: old[p] for p in TRAINED if run.step in (0, 2)}}
-
-    evidence = observe(Fault(update=change), replicas=1, steps=4)
+    Args:
+        evidence: Of a program on one worker.
+        held: What the slot holds on the cluster, from before the first step on.
+        due: The same on one device.
+    """
     info = VariableInfo(
         path="kept", role="slot", of=KERNEL, shape=(2,), dtype="float32"
     )
 
-    def keep(trace: Trace, moves: Sequence[float], replicas: Sequence[int]) -> Trace:
+    def put(trace: Trace, moves: Sequence[float], replicas: Sequence[int]) -> Trace:
         values = {
             TraceKey(step=step, phase="slot", variable="kept", replica=r): np.full(
                 2, moved, np.float32
@@ -190,14 +188,53 @@ def test_a_variable_that_stays_is_told_and_not_the_slot_that_moves_in_its_place(
         infos = (*trace.variables, info)
         return replace(trace, variables=infos, values={**trace.values, **values})
 
-    due = (0, 0.5, 0.25, 0.5, 0.25) if is_kept else (0,) * 5
-    evidence = replace(
+    return replace(
         evidence,
-        observed=keep(evidence.observed, (0, 0.7, due[2], 0.7, due[4]), [0]),
-        reference=keep(evidence.reference, due, [WHOLE, 0]),
-        twins=tuple(keep(twin, due, [WHOLE]) for twin in evidence.twins),
-        subject=replace(evidence.subject, scheduled=True),
+        observed=put(evidence.observed, held, [0]),
+        reference=put(evidence.reference, due, [WHOLE, 0]),
+        twins=tuple(put(twin, due, [WHOLE]) for twin in evidence.twins),
     )
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["here-too", "here-alone"])
+def test_a_variable_that_stays_is_told_and_not_the_slot_that_moves_in_its_place(
+    is_kept: bool,
+) -> None:
+    """One device leaves that slot as it is; if not, the variable may follow from it."""
+
+    def change(new, old, applied, run):
+        return {**new, **{p: old[p] for p in TRAINED if run.step in (0, 2)}}
+
+    evidence = observe(Fault(update=change), replicas=1, steps=4)
+    due = (0, 0.5, 0.25, 0.5, 0.25) if is_kept else (0,) * 5
+    evidence = keep(evidence, (0, 0.7, due[2], 0.7, due[4]), due)
+    evidence = replace(evidence, subject=replace(evidence.subject, scheduled=True))
     first = judge(evidence).findings[0]
     assert (first.phase == "slot") is is_kept
     assert is_kept or (first.code, first.step) == ("lost-update", 0)
+
+
+def test_a_variable_that_stays_with_another_slot_is_not_told_beside_it() -> None:
+    """Both lack the step; a slot in which it is kept has moved in their place."""
+
+    def change(new, old, applied, run):
+        if run.step % 2:
+            return new
+        return {**new, **{p: v for p, v in old.items() if p.endswith(KERNEL)}}
+
+    evidence = observe(Fault(update=change), replicas=1, steps=4, rule=MOMENTUM)
+    evidence = keep(evidence, (0, 0.7, 0, 0.7, 0), (0,) * 5)
+    (finding,) = judge(evidence).findings
+    assert finding.variables == (f"momentum/{KERNEL}",)
+    assert "its turn comes in other steps" in finding.explanation
+
+
+def test_no_turn_comes_where_no_step_moves_a_slot() -> None:
+    def change(new, old, applied, run):
+        return {**new, **{p: v for p, v in old.items() if p.startswith("momentum/")}}
+
+    evidence = observe(Fault(update=change), replicas=1, steps=4, rule=MOMENTUM)
+    first = judge(evidence).findings[0]
+    assert first.phase == "slot"
+    assert "no step of the run moves it" in first.explanation
+    assert "a period that is longer" in first.explanation

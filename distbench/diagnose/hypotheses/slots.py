@@ -18,6 +18,7 @@ from distbench.diagnose.clues.fit import (
     predict_rows,
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.turns import name_turn
 from distbench.diagnose.hypotheses.overflow import (
     find_overflowing,
     is_applied_to_some,
@@ -249,10 +250,12 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
     if not (owned or context.spares_replicas) or lead_a_late_step(context):
         return
     code = "hyperparameter-differs"
-    words = "as it was, where one device changes it: its turn comes in other steps"
+    turn, advice = name_turn(context)
+    words = f"as it was, where one device changes it{turn}"
     if context.spares_replicas:
         code = "slot-not-synchronized"
         words = "as it was there, while other replicas' slots take the update"
+        advice = ""
     yield Hypothesis(
         code=code,
         predicted={
@@ -261,6 +264,7 @@ def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
             if not is_applied_to_some(context, case.key.step)
         },
         detail=f"the slot stays {words}",
+        advice=advice,
     )
 
 

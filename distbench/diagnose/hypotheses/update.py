@@ -22,6 +22,7 @@ from distbench.diagnose.clues.fit import (
     predict_cases,
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.turns import name_turn
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
 from distbench.trace.numbers import Array, densify
@@ -219,8 +220,8 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
         advice = _STILL
         if not _is_any_trained(context):
             code = "hyperparameter-differs"
-            words += ": its turn comes in other steps"
-            advice = ""
+            turn, advice = name_turn(context)
+            words += turn
     elif weight > -1:
         code = "hyperparameter-differs"
     yield Hypothesis(

@@ -38,17 +38,18 @@ def move_held_back(
         and is_still(link.pair)
     }
     infos = evidence.observed.by_path
-
-    def find_place(link: Judged) -> Place | None:
-        """Of the variable, if the slot has moved in its place."""
+    moved: dict[Place, None] = {}
+    left: dict[Place, None] = {}
+    slots = []
+    for link in found["slot"]:
         c, pair = link.comparison, link.pair
-        if pair is None or not is_left(pair):
-            return None
         place = (c.step, c.replica, infos[c.variable].of)
-        return place if place in still else None
-
-    places = {id(link): find_place(link) for link in found["slot"]}
-    found["slot"] = [link for link in found["slot"] if places[id(link)] is None]
-    moved = [still[place] for place in dict.fromkeys(places.values()) if place]
-    found["variable"] = [*moved, *found["variable"]]
+        if pair is not None and is_left(pair) and place in still:
+            moved[place] = None
+        else:
+            left[place] = None
+            slots.append(link)
+    found["slot"] = slots
+    lacking = [still[place] for place in moved if place not in left]
+    found["variable"] = [*lacking, *found["variable"]]
     return found

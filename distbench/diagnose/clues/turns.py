@@ -1,0 +1,38 @@
+"""State that stays as it was in a step, and what is said of its turn."""
+
+from __future__ import annotations
+
+from distbench.compare.arrays.pair import Pair
+from distbench.diagnose.clues.context import Context
+from distbench.trace.numbers import are_equal, densify
+
+_ADVICE = (
+    "Look for a condition, a filter by name or a factor of 0 that keeps it there, or a "
+    "period that is longer than on one device."
+)
+
+
+def name_turn(context: Context) -> tuple[str, str]:
+    """Words to add of state that takes turns, and advice of what never moves.
+
+    That a turn comes in other steps is known where some step moves it.
+
+    Args:
+        context: Wrong values that stay as they were.
+    """
+    if any(_moves(context, case) for case in context.cases):
+        return ": its turn comes in other steps", ""
+    return ", and no step of the run moves it here", _ADVICE
+
+
+def _moves(context: Context, case: Pair) -> bool:
+    """Whether any step of the cluster leaves another value than it found."""
+    key, evidence = case.key, context.evidence
+    steps = evidence.observed.select(
+        phase=key.phase, variable=key.variable, replica=key.replica
+    )
+    for after, value in steps:
+        before = evidence.get_held(after)
+        if before is not None and not are_equal(densify(value), densify(before)):
+            return True
+    return False
