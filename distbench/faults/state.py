@@ -331,3 +331,19 @@ class SumInsideCondition(Program):
             lambda: all_reduce("sum", [tf.convert_to_tensor(g) for g in gradients]),
             lambda: [tf.convert_to_tensor(g) for g in gradients],
         )
+
+
+@fault(
+    "raises",
+    "build",
+    like="tensorflow/tensorflow#37765",
+    clusters=("mirrored:2",),
+    replicas=(),
+)
+class SumWhereNoReplicaRuns(Program):
+    """What replicas are to sum is summed where the model is built, and none runs."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        context = tf.distribute.get_replica_context()
+        self.start = context.all_reduce("sum", tf.zeros([]))
