@@ -196,6 +196,19 @@ def test_where_a_program_takes_of_its_own_shard_is_told_in_a_note() -> None:
     assert not describe_own(program.end("loss"))
 
 
+def test_a_number_of_examples_is_nothing_that_is_taken_of_them() -> None:
+    """A note names what is made of it; a wrong loss may be wrong by it."""
+    program = Program()
+    program.give()
+    program.compute("size", "Size", ["rows"], lambda v: np.int32(len(v)))
+    program.compute("places", "Range", ["size"], np.arange)
+    program.compute("bent", "Mul", ["rows", "places"], lambda v, p: v * p[:, None])
+    program.compute("loss", "Sum", ["bent"], share)
+    inside = program.end("loss")
+    assert "model.py:places" in find(inside).explanation
+    assert describe_own(inside).endswith("begins at model.py:bent, `bent = ...`")
+
+
 def test_what_one_replica_has_is_no_multiple_if_all_have_it() -> None:
     """As where the losses of the first replica's layers are those of all."""
     program = Program()

@@ -88,7 +88,7 @@ class Astray:
 
 
 def find_astray(
-    inside: Inside, step: int, moved: Collection[str] = ()
+    inside: Inside, step: int, moved: Collection[str] = (), *, sizes_count: bool = True
 ) -> tuple[Astray, ...]:
     """The values with which replicas go astray, in the order of the program.
 
@@ -96,11 +96,12 @@ def find_astray(
         inside: What was seen of the intermediate values.
         step: Of which step.
         moved: Paths of variables whose step to follow back in place of the losses.
+        sizes_count: See `Paired`.
 
     Returns:
         Nothing where these are right on all replicas or nobody has looked.
     """
-    graph = Paired(inside, step)
+    graph = Paired(inside, step, sizes_count=sizes_count)
     terms = _find_terms(graph)
     found: dict[str, None] = {}
     is_after = moved and not _follows_from_losses(inside, step)

@@ -29,6 +29,8 @@ _READS = ("ReadVariableOp", "ResourceGather")
 """Ops that read what earlier updates of the step have left."""
 _GIVEN = frozenset({*_READS, "Captured", "Placeholder"})
 """Ops that have what is handed to them, and make nothing."""
+_SIZES = frozenset({"Shape", "ShapeN", "Size"})
+"""Ops that tell how much there is of something, and nothing else of it."""
 _JOINING = frozenset({"Add", "AddN", "AddV2", "Identity"})
 """Ops that make of addends an addend."""
 
@@ -39,6 +41,8 @@ class Paired:
     Args:
         inside: What was seen of them.
         step: Which step.
+        sizes_count: Whether replicas may go astray by several whole numbers that follow
+            from shapes alone, as by the number that each example has in its shard.
 
     Attributes:
         made: Where each is made, by its name, in the order of the program: what others
@@ -46,7 +50,8 @@ class Paired:
         children: Names of what is made of each.
     """
 
-    def __init__(self, inside: Inside, step: int) -> None:
+    def __init__(self, inside: Inside, step: int, *, sizes_count: bool = True) -> None:
+        self._sizes_count = sizes_count
         self._reference, self._observed = inside.reference, inside.observed
         self._step = step
         self.made = {one.name: one for one in _list_made(inside.observed)}
@@ -189,17 +194,22 @@ class Paired:
 
     @cached_property
     def _counts(self) -> frozenset[str]:
-        """Whole numbers that are made of shapes alone, one at a time."""
+        """Whole numbers that are made of shapes alone, one at a time if these count."""
         found: set[str] = set()
         for name, made in self.made.items():
             parents = [p for p in made.parents if p in self.made]
+            is_size = made.op in _SIZES and not self._sizes_count
             if (
                 made.op not in _GIVEN
-                and found.issuperset(parents)
-                and all(map(_is_whole_number, self.list_parts(name)))
+                and (is_size or found.issuperset(parents))
+                and all(map(self._may_be_count, self.list_parts(name)))
             ):
                 found.add(name)
         return frozenset(found)
+
+    def _may_be_count(self, value: Array) -> bool:
+        is_one = value.size == 1 or not self._sizes_count
+        return is_one and np.issubdtype(value.dtype, np.integer)
 
     @cached_property
     def _addends(self) -> frozenset[str]:
@@ -300,10 +310,6 @@ def _group_by_place(names: Iterable[str]) -> Mapping[str, Sequence[str]]:
         if place := find_place(name):
             found.setdefault(place, []).append(name)
     return found
-
-
-def _is_whole_number(value: Array) -> bool:
-    return value.size == 1 and np.issubdtype(value.dtype, np.integer)
 
 
 def _are_equal(

@@ -62,8 +62,11 @@ def describe_astray(context: Context) -> str:
 
 
 def describe_own(inside: Inside) -> str:
-    """A note of where what is taken of the own shard begins, if it shows in a loss."""
-    found = find_astray(inside, 0)
+    """A note of where what is taken of the own shard begins, if it shows in a loss.
+
+    How many examples there are is nothing that is taken of them.
+    """
+    found = find_astray(inside, 0, sizes_count=False)
     if not found or not found[0].made.place:
         return ""
     others = _name_others(found)
