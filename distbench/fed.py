@@ -95,6 +95,11 @@ class Fed:
             it Python reads `between` two steps, and whether something is neither the
             same nor an N-th then, as where a step `limits` it. None where that state is
             what one device has.
+        units: What comes out otherwise in steps of the global batch, as `WHOLE`, where
+            a part of the state that replicas hold N times, or an N-th of, is twice as
+            large at their start. Notes have its `path` and `factor`, and the variables
+            whose gradients, so many times (`part`) as large, are `undone` by all such
+            state: bit by bit, whatever their size. Empty in tiers other than free.
     """
 
     replays: Mapping[Phase, Trace] = field(default_factory=dict)
@@ -117,6 +122,7 @@ class Fed:
     resumed: Trace | None = None
     held: Trace | None = None
     scratch: Trace | None = None
+    units: tuple[Trace, ...] = ()
 
     @classmethod
     def gather(

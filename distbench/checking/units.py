@@ -9,20 +9,20 @@ state may begin in its units as well: then the free run begins with it.
 So it is with a number that the rule is given, as a rate that is N times one device's,
 where the gradients, or their sums, are an N-th. A rule that is linear in both makes the
 same of them, slots included; a step that starts with one device's number does not.
+
+Each part of the state is judged by itself: what one device makes of twice as much tells
+whether it is read, and of both units together whether its rule is linear.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
+from typing import cast
 
 from distbench.checking.attempt import attempt
 from distbench.checking.plan import Planned
-from distbench.compare.arrays.copies import are_same
-from distbench.compare.arrays.ratio import SAME, are_same_factors
-from distbench.compare.state.leading import is_number
+from distbench.compare.arrays.ratio import are_same_factors
 from distbench.details import Compared
 from distbench.diagnose.judge import judge
 from distbench.diagnose.judgement import Judgement
@@ -30,8 +30,8 @@ from distbench.diagnose.names import tell_more
 from distbench.evidence import Evidence, Tier
 from distbench.observe import Launch, observe
 from distbench.target import TargetRef
-from distbench.trace import GRADIENTS, INITIAL, STATE, WHOLE, TraceKey, VariableInfo
-from distbench.trace.numbers import Array, densify, measure_size
+from distbench.trace import GRADIENTS, STATE, Trace, VariableInfo
+from distbench.trace.numbers import densify, measure_gap
 from distbench.verdict import Status
 
 _OTHER: dict[Tier, Tier] = {"exact": "free", "bounded": "free", "free": "bounded"}
@@ -84,41 +84,57 @@ def _join(tier: Tier, found: Judgement, seen: Mapping[Tier, Evidence]) -> Judgem
     free, mixed = (
         found if each == tier else judge(seen[each]) for each in ("free", begun)
     )
-    paths = _list_wrong(free)
-    factors = [_find_factor(seen["free"], path) for path in paths]
-    if not paths or None in factors or not _mixes(mixed, free, set(paths)):
-        return found
-    more = tell_more(paths)
-    note = (
-        f"note: '{paths[0]}'{more} holds {factors[0]:.6g} times what one device holds, "
+    state = {pair.variable for pair in free.compared if _is_wrong(pair, STATE)}
+    others = [p for p in free.compared if p.wrong and p.phase not in STATE]
+    tried = {str(t.notes["path"]): t for t in seen["free"].fed.units}
+    taken = _list_taken(seen["free"].reference, free, state, tried)
+    infos = seen["free"].observed.by_path
+    is_trained = any(path in infos and _is_trained(infos[path]) for path in state)
+    # What one device makes of other units is proved bit by bit; that each replica does
+    # the same shows where a step starts in its units.
+    is_other_rule = any(
+        _is_wrong(pair, STATE) and pair.relation == "follows"
+        for pair in mixed.compared
+        if pair.variable not in state
     )
-    gradients = [
-        pair for pair in free.compared if pair.wrong and pair.phase in GRADIENTS
-    ]
-    if gradients:
-        infos = seen["free"].observed.by_path
-        if not all(is_number(infos[path]) for path in paths) or not all(
-            _is_undone(pair, factor) for pair in gradients for factor in factors
-        ):
-            return found
-        first = gradients[0]
-        note += (
-            f"and {first.phase} of '{first.variable}' is {first.ratio:.6g} times as "
-            "large, with what follows: they undo each other, and slots and variables "
-            "are right where each run goes on from its own state"
-        )
-    else:
-        note += (
-            "and all that is made of it is right where each run goes on from its own "
-            "state"
-        )
+    are_undone = all(_is_undone(pair, tried[path]) for pair in others for path in taken)
+    if not taken or is_trained or is_other_rule or not are_undone:
+        return found
+    note = _tell([tried[path] for path in taken], others)
+    message = "; ".join(filter(None, (found.message, note)))
+    if left := state - taken:
+        findings = tuple(each for each in found.findings if left & {*each.variables})
+        told = replace(found, findings=findings, message=message)
+        return told if findings else found
     return replace(
         free,
         status=Status.PASS,
         findings=(),
         worst=None,
         compared=tuple(pair for pair in free.compared if not pair.wrong),
-        message="; ".join(filter(None, (found.message, note))),
+        message=message,
+    )
+
+
+def _tell(units: Sequence[Trace], others: Sequence[Compared]) -> str:
+    """A note of what is in other units; of state, and of what it undoes."""
+    paths: dict[object, list[object]] = {}
+    for trace in units:
+        paths.setdefault(trace.notes["factor"], []).append(trace.notes["path"])
+    held = " and ".join(
+        f"'{names[0]}'{tell_more(names)} holds {factor:.6g} times what one device holds"
+        for factor, names in paths.items()
+    )
+    if not others:
+        return (
+            f"note: {held}, and all that is made of it is right where each run goes on "
+            "from its own state"
+        )
+    first = others[0]
+    return (
+        f"note: {held}, and {first.phase} of '{first.variable}' is {first.ratio:.6g} "
+        "times as large, with what follows: they undo each other, and slots and "
+        "variables are right where each run goes on from its own state"
     )
 
 
@@ -137,81 +153,79 @@ def _is_trained(info: VariableInfo) -> bool:
     return info.role == "variable" and info.trainable
 
 
-def _list_wrong(judgement: Judgement) -> list[str]:
-    """State that is wrong; empty if anything is but that and gradients."""
-    wrong = [pair for pair in judgement.compared if pair.wrong]
-    if any(pair.phase not in (*STATE, *GRADIENTS) for pair in wrong):
-        return []
-    return list(dict.fromkeys(p.variable for p in wrong if p.phase in STATE))
+def _is_wrong(pair: Compared, phases: Collection[str]) -> bool:
+    return pair.wrong and pair.phase in phases
 
 
-def _is_undone(pair: Compared, factor: float | None) -> bool:
-    """Whether a gradient is as many times too small as a number is too large."""
+def _is_undone(pair: Compared, unit: Trace) -> bool:
+    """Whether a gradient is in a unit that state in another one makes up for."""
+    undone, part = unit.notes["undone"], unit.notes["part"]
     return (
-        pair.ratio is not None
-        and factor is not None
-        and are_same_factors(pair.ratio * factor, 1.0)
+        pair.phase in GRADIENTS
+        and pair.ratio is not None
+        and pair.variable in cast(Sequence[str], undone)
+        and are_same_factors(pair.ratio, cast(float, part))
     )
 
 
-def _find_factor(evidence: Evidence, path: str) -> float | None:
-    """N or 1/N, if all replicas hold so much of one device's value at all times."""
-    infos = evidence.observed.by_path
-    if path not in infos or _is_trained(infos[path]):
-        return None
-    replicas = evidence.observed.replicas
-    held, due = [], []
-    for step in range(INITIAL, evidence.observed.steps):
-        key = TraceKey(step=step, phase=infos[path].role, variable=path)
-        whole = evidence.reference.get(key.at(WHOLE))
-        found = [evidence.observed.get(key.at(r)) for r in range(replicas)]
-        copies = [copy for copy in found if copy is not None]
-        if whole is None or not copies:
-            return None
-        if step == INITIAL and all(are_same(copy, whole) for copy in copies):
-            continue  # what is overwritten may begin with anything
-        for copy in copies:
-            if whole.shape != copy.shape:
-                return None
-            held.append(densify(copy).ravel())
-            due.append(densify(whole).ravel())
-    seen, expected = np.concatenate(held), np.concatenate(due)
-    for factor in (1 / replicas, float(replicas)):
-        if _are_near(seen, factor * expected):
-            return factor
-    return None
+def _list_taken(
+    reference: Trace,
+    free: Judgement,
+    wrong: Collection[str],
+    tried: Mapping[str, Trace],
+) -> set[str]:
+    """State in other units that is taken for what it is.
 
+    One device makes something else of what is twice as large. Where that is right in
+    the run that goes on, or is state that is itself taken for what it is, the cluster
+    reads it in its units.
 
-def _are_near(seen: Array, due: Array) -> bool:
-    size = measure_size(due)
-    return 0 < size < np.inf and measure_size(seen - due) <= SAME * size
-
-
-def _mixes(mixed: Judgement, free: Judgement, paths: set[str]) -> bool:
-    """Whether what is made of the state is wrong where it starts in other units.
-
-    All that is wrong besides has to be so by far more than the run that goes on from
-    its own could hide: then it would show there if the state were wrong as well. Both
-    are held against one device: what follows from what the replicas have is as right
-    as that.
+    Args:
+        reference: The single-device run.
+        free: What the run that goes on comes to.
+        wrong: Paths of the state that is wrong there.
+        tried: By path, what one device makes otherwise.
     """
     bounds = {
-        _name_place(pair): pair.bound
+        (pair.step, pair.phase, pair.variable): pair.bound
         for pair in free.compared
-        if pair.relation == _AGAINST_ONE and not pair.wrong
+        if pair.relation == _AGAINST_ONE and (not pair.wrong or pair.variable in tried)
     }
-    wrong = [
-        pair
-        for pair in mixed.compared
-        if pair.wrong
-        and pair.relation == _AGAINST_ONE
-        and pair.variable not in paths
-        and (pair.phase not in GRADIENTS or _name_place(pair) in bounds)
-    ]
-    return bool(wrong) and all(
-        pair.error > _MORE * bounds.get(_name_place(pair), np.inf) for pair in wrong
-    )
+    read = {
+        path: _list_readers(reference, trace, bounds)
+        for path, trace in tried.items()
+        if path in wrong
+    }
+    taken: set[str] = set()
+    while (
+        more := {
+            path
+            for path, readers in read.items()
+            if readers - {*wrong} or readers & taken
+        }
+        - taken
+    ):
+        taken |= more
+    return taken
 
 
-def _name_place(pair: Compared) -> Sequence[object]:
-    return pair.step, pair.phase, pair.variable
+def _list_readers(
+    reference: Trace, moved: Trace, bounds: Mapping[tuple[int, str, str], float]
+) -> set[str]:
+    """Variables that show what some state is; none where one may show it too little.
+
+    All that is otherwise has to be so by far more than the run that goes on from its
+    own could hide: then it would show there if the state were wrong as well.
+    """
+    found: set[str] = set()
+    for key, value in moved.select():
+        bound = bounds.get((key.step, key.phase, key.variable))
+        due = reference.get(key)
+        if bound is None or due is None:
+            continue
+        error = measure_gap(densify(value), densify(due))
+        if bound < error <= _MORE * bound:
+            return set()
+        if error > bound:
+            found.add(key.variable)
+    return found

@@ -128,15 +128,61 @@ class MeansTakenTooOften(MeansByHand):
         return count_replicas() ** 2
 
 
-@fault(
+_rate = fault(
     "hyperparameter-differs",
     "slot",
     ("learning_rate",),
     like="keras-team/keras#20541",
     clusters=("mirrored:2", "mwms:3"),
 )
+
+
+@_rate
 class MeanWithLargerRateOfAdam(MeanWithLargerRate):
     """Adam makes the same steps of a mean as of a sum, so the rate alone counts."""
 
     def make_optimizer(self):
         return keras2.Adam(0.05 * count_replicas())
+
+
+@_rate
+class MeanWithLargerRateClipped(MeanWithLargerRate):
+    """A clip that no gradient needs sees their mean: its limit is N times as large."""
+
+    def make_optimizer(self):
+        return keras2.SGD(0.05 * count_replicas(), global_clipnorm=1000.0)
+
+
+@_rate
+class MeanWithLargerRateDecayed(MeanWithLargerRate):
+    """Variables decay with the rate, N times as fast, by no more than is rounded."""
+
+    def make_optimizer(self):
+        return keras2.SGD(0.05 * count_replicas(), weight_decay=1e-6)
+
+
+@fault(
+    "update-repeated",
+    "variable",
+    ("seen",),
+    like="larq/larq#629",
+    clusters=("mirrored:2", "mwms:3"),
+)
+class CountedBesideLargerRate(MeanWithLargerRate):
+    """A larger rate is right with a mean; a count that nobody reads is N times due."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.seen = tf.Variable(
+            0.0,
+            name="seen",
+            trainable=False,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    def variables(self):
+        return [*self.trained(), self.seen]
+
+    def apply(self, gradients):
+        super().apply(gradients)
+        self.seen.assign_add(tf.constant(12.0))

@@ -197,7 +197,7 @@ _TAKES = {
         "target trace verdict"
     ),
     "checking.units": (
-        "checking.attempt checking.plan compare.arrays compare.state details diagnose "
+        "checking.attempt checking.plan compare.arrays details diagnose "
         "diagnose.judgement diagnose.names evidence observe target trace verdict"
     ),
     "checking.races": "checking.origin verdict",

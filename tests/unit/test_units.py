@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,10 +18,12 @@ from distbench.details import Compared
 from distbench.diagnose.judgement import Judgement
 from distbench.errors import ClusterError
 from distbench.evidence import Evidence, Tier
+from distbench.fed import Fed
 from distbench.observe import Launch, Observation
 from distbench.scenario import Scenario
 from distbench.target import parse_target
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, Value, VariableInfo
+from distbench.trace.units import list_factors
 from distbench.verdict import Status
 
 INFOS = (
@@ -37,25 +40,33 @@ ITEM = Planned(
 )
 
 
-def make_evidence(tier: Tier, factors: tuple[float, ...] = (0.5, 0.5, 0.5)) -> Evidence:
-    """A run in which replicas hold so much of what one device holds, at each time."""
+def make_evidence(
+    tier: Tier, factor: float = 0.5, *, gap: float = 1.0, path: str = "kept"
+) -> Evidence:
+    """A run in which replicas hold so much of what one device holds.
 
-    def make(name: str, replicas: tuple[int, ...], factors: Any) -> Trace:
-        values: dict[TraceKey, Value] = {
-            TraceKey(step=step, phase="variable", variable="kept", replica=r): (
-                np.array([1.0, -2.0 - step], np.float32) * np.float32(factor)
-            )
-            for step, factor in enumerate(factors, INITIAL)
-            for r in replicas
-        }
+    One device's gradient is so far off where it starts from twice that state.
+    """
+    gradient = TraceKey(step=1, phase="reduced_gradient", variable="kernel")
+    due = np.zeros(2, np.float32)
+
+    def make(name: str, value: Value, notes: Mapping[str, object]) -> Trace:
         return Trace(
-            name=name, replicas=2, shards=(2, 2), variables=INFOS, values=values
+            name=name,
+            replicas=2,
+            shards=(2, 2),
+            variables=INFOS,
+            values={gradient: value},
+            notes=notes,
         )
 
+    unit = make("units", due + np.float32(gap), {"path": path, "factor": factor})
+    unit = replace(unit, notes={**unit.notes, "undone": [], "part": 1.0})
     return Evidence(
         tier=tier,
-        observed=make("mwms:2", (0, 1), factors),
-        reference=make("reference", (WHOLE,), (1.0,) * len(factors)),
+        observed=make("mwms:2", due, {}),
+        reference=make("reference", due, {}),
+        fed=Fed(units=(unit,) if tier == "free" and factor else ()),
     )
 
 
@@ -99,12 +110,12 @@ def judge(
     monkeypatch: pytest.MonkeyPatch,
     found: Judgement = FOUND,
     free: Judgement = GOING_ON,
-    factors: tuple[float, ...] = (0.5, 0.5, 0.5),
+    **of_run: Any,
 ) -> Judgement:
     def observe(*given: Any) -> Any:
         tiers = given[3]
         assert tiers == ("free",)
-        return Observation(evidence={"free": make_evidence("free", factors)})
+        return Observation(evidence={"free": make_evidence("free", **of_run)})
 
     monkeypatch.setattr(units, "observe", observe)
     monkeypatch.setattr(units, "judge", lambda _: free)
@@ -123,11 +134,8 @@ def judge_units(
     )
 
 
-@pytest.mark.parametrize("begun", [0.5, 1.0], ids=["begun-so", "overwritten"])
-def test_state_in_other_units_is_a_note(
-    monkeypatch: pytest.MonkeyPatch, begun: float
-) -> None:
-    judgement = judge(monkeypatch, factors=(begun, 0.5, 0.5))
+def test_state_in_other_units_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    judgement = judge(monkeypatch)
     assert (judgement.status, judgement.findings) == (Status.PASS, ())
     assert "'kept' holds 0.5 times what one device holds" in judgement.message
 
@@ -137,13 +145,10 @@ def test_state_in_other_units_is_a_note(
     [
         # What is trained goes wrong as well.
         {"free": replace(GOING_ON, compared=(*GOING_ON.compared, FOUND.compared[1]))},
-        # It is no unit: another factor in each step, or one that no sum explains.
-        {"factors": (0.5, 0.5, 0.4)},
-        {"factors": (0.9, 0.9, 0.9)},
-        # It begins with another part than it goes on with.
-        {"factors": (0.3, 0.5, 0.5)},
+        # It is no unit.
+        {"factor": 0.0},
         # Nothing follows from it, so nothing says that it is right.
-        {"found": replace(FOUND, compared=(STATE_WRONG,))},
+        {"gap": 0.0},
         # What follows is held against nothing but what the replicas have themselves.
         {
             "free": replace(
@@ -157,17 +162,19 @@ def test_state_in_other_units_is_a_note(
             )
         },
         # The run that goes on could hide what follows.
+        {"gap": 2e-6},
+        # Replicas have a rule of their own, however small what it adds is.
         {
             "found": replace(
                 FOUND,
                 compared=(
-                    STATE_WRONG,
-                    compare("reduced_gradient", "kernel", error=2e-6),
+                    *FOUND.compared,
+                    compare("variable", "kernel", error=1e-8, relation="follows"),
                 ),
             )
         },
     ],
-    ids=["trained", "drifts", "odd", "begins", "unused", "followed", "hidden"],
+    ids=["trained", "odd", "unused", "followed", "hidden", "other-rule"],
 )
 def test_what_is_wrong_with_state_stands(
     monkeypatch: pytest.MonkeyPatch, changes: Any
@@ -231,61 +238,109 @@ def test_a_second_run_that_breaks_takes_nothing_back(
     assert "a task was killed" in told[0]
 
 
-RATE = VariableInfo(path="rate", role="slot", shape=(), dtype="float32")
-
-
-def make_rates(tier: Tier, factor: float = 2.0) -> Evidence:
-    """A run in which the rate is so many times that of one device."""
-    evidence = make_evidence(tier)
-    infos = (*INFOS, RATE)
-
-    def add(trace: Trace, replicas: tuple[int, ...], rate: float) -> Trace:
-        values: dict[TraceKey, Value] = {
-            TraceKey(step=step, phase="slot", variable="rate", replica=r): np.array(
-                rate, np.float32
-            )
-            for step in range(INITIAL, 2)
-            for r in replicas
-        }
-        return replace(trace, variables=infos, values=values)
-
-    return replace(
-        evidence,
-        observed=add(evidence.observed, (0, 1), 0.05 * factor),
-        reference=add(evidence.reference, (WHOLE,), 0.05),
-    )
-
-
-RATE_WRONG = compare("slot", "rate")
 HALF = replace(compare("reduced_gradient", "kernel"), ratio=0.5)
 RIGHT = compare("variable", "kernel", wrong=False)
+RATE_WRONG = compare("slot", "rate")
+RATE_FOUND = make_finding(phase="slot", variable="rate", variables=("rate",))
+
+
+def make_units(*paths: str, undone: Sequence[str], unread: str = "") -> Evidence:
+    """A free run in which so much is N times one device's, with what that undoes."""
+    key = TraceKey(step=1, phase="variable", variable="kernel")
+    evidence = make_evidence("free")
+    due = np.zeros(2, np.float32)
+    units = tuple(
+        replace(
+            evidence.fed.units[0],
+            values={} if path == unread else {key: due + 1},
+            notes={"path": path, "factor": 2.0, "undone": undone, "part": 0.5},
+        )
+        for path in paths
+    )
+    reference = replace(evidence.reference, values={key: due})
+    return replace(evidence, reference=reference, fed=Fed(units=units))
 
 
 @pytest.mark.parametrize("tier", ["exact", "bounded"])
 @pytest.mark.parametrize(
-    ("more", "factor", "passes"),
+    ("more", "undone", "passes"),
     [
-        ((HALF, RIGHT), 2.0, True),
+        ((HALF, RIGHT), ["kernel"], True),
+        # One device makes something else of both, as behind a clip.
+        ((HALF, RIGHT), [], False),
         # The sum is right, or another one than the rate makes up for.
-        ((RIGHT, compare("variable", "kernel")), 2.0, False),
-        ((replace(HALF, ratio=0.4), RIGHT), 2.0, False),
-        ((HALF, replace(HALF, variable="bias", ratio=None), RIGHT), 2.0, False),
-        ((HALF, RIGHT), 0.5, False),
-        # A slot or a variable is wrong as well.
-        ((HALF, RIGHT, compare("slot", "momentum")), 2.0, False),
-        ((HALF, compare("variable", "kernel")), 2.0, False),
+        ((RIGHT, compare("variable", "kernel")), ["kernel"], False),
+        ((replace(HALF, ratio=0.4), RIGHT), ["kernel"], False),
+        ((HALF, replace(HALF, variable="bias"), RIGHT), ["kernel"], False),
+        # A slot, a variable or a loss is wrong as well.
+        ((HALF, RIGHT, compare("slot", "momentum")), ["kernel"], False),
+        ((HALF, compare("variable", "kernel")), ["kernel"], False),
+        ((HALF, RIGHT, compare("loss", "")), ["kernel"], False),
     ],
-    ids=["undone", "rate-alone", "other", "odd", "same-way", "slot", "variable"],
+    ids=["undone", "clip", "alone", "other", "odd", "slot", "variable", "loss"],
 )
 def test_a_rate_and_a_sum_that_undo_each_other_are_a_note(
-    monkeypatch: pytest.MonkeyPatch, tier: Tier, more: Any, factor: float, passes: bool
+    monkeypatch: pytest.MonkeyPatch, tier: Tier, more: Any, undone: Any, passes: bool
 ) -> None:
-    finding = make_finding(phase="slot", variable="rate", variables=("rate",))
     mixed = (RATE_WRONG, HALF, compare("variable", "kernel"))
-    found = Judgement(status=Status.FAIL, findings=(finding,), compared=mixed)
+    found = Judgement(status=Status.FAIL, findings=(RATE_FOUND,), compared=mixed)
     free = Judgement(status=Status.FAIL, compared=(RATE_WRONG, *more))
     monkeypatch.setattr(units, "judge", lambda _: free)
-    both = make_rates(tier, factor), make_rates("free", factor)
+    both = make_evidence(tier), make_units("rate", undone=undone)
     judgement = judge_units(*both, found=found)
     assert (judgement.status is Status.PASS) is passes
     assert passes is ("undo each other" in judgement.message)
+
+
+def test_each_part_of_the_state_is_judged_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A count that nothing reads is wrong beside a rate that is right."""
+    seen_wrong = compare("variable", "seen")
+    of_seen = make_finding(phase="variable", variable="seen", variables=("seen",))
+    found = Judgement(
+        status=Status.FAIL,
+        findings=(RATE_FOUND, of_seen),
+        compared=(RATE_WRONG, HALF, seen_wrong),
+    )
+    free = Judgement(status=Status.FAIL, compared=(RATE_WRONG, HALF, RIGHT, seen_wrong))
+    monkeypatch.setattr(units, "judge", lambda _: free)
+    run = make_units("rate", "seen", undone=["kernel"], unread="seen")
+    judgement = judge_units(make_evidence("bounded"), run, found=found)
+    assert (judgement.status, judgement.findings) == (Status.FAIL, (of_seen,))
+    assert "'rate' holds 2 times" in judgement.message
+
+
+@pytest.mark.parametrize(
+    ("factors", "factor"),
+    [
+        ((0.5, 0.5, 0.5), 0.5),
+        ((2.0, 2.0, 2.0), 2.0),
+        # What is overwritten may begin with anything that one device begins with.
+        ((1.0, 0.5, 0.5), 0.5),
+        # It is no unit: another factor in each step, or one that no sum explains.
+        ((0.5, 0.5, 0.4), None),
+        ((0.9, 0.9, 0.9), None),
+        ((0.3, 0.5, 0.5), None),
+        ((1.0, 1.0, 1.0), None),
+    ],
+)
+def test_units_are_of_all_times(
+    factors: tuple[float, ...], factor: float | None
+) -> None:
+    def make(name: str, replicas: tuple[int, ...], factors: Any) -> Trace:
+        values: dict[TraceKey, Value] = {
+            TraceKey(step=step, phase="variable", variable=info.path, replica=r): (
+                np.array([1.0, -2.0 - step], np.float32) * np.float32(factor)
+            )
+            for info in INFOS
+            for step, factor in enumerate(factors, INITIAL)
+            for r in replicas
+        }
+        return Trace(
+            name=name, replicas=2, shards=(2, 2), variables=INFOS, values=values
+        )
+
+    observed = make("mwms:2", (0, 1), factors)
+    found = list_factors(observed, make("reference", (WHOLE,), (1.0, 1.0, 1.0)))
+    assert found == ({} if factor is None else {"kept": factor})

@@ -33,6 +33,7 @@ from distbench.worker.one_device.larger import limits_larger
 from distbench.worker.one_device.late import find_late
 from distbench.worker.one_device.looked_into import look_inside
 from distbench.worker.one_device.odd_terms import split_odd
+from distbench.worker.one_device.other_units import try_units
 from distbench.worker.one_device.own_data import leaves_out_own_data
 from distbench.worker.one_device.penalty import record_penalty
 from distbench.worker.one_device.placed import find_placed
@@ -244,6 +245,7 @@ class ReferenceJobs:
             formed=feed_formed(feeder, tier, recorded, observed, replays),
             held=hold_state(reference, tier, observed, recorded),
             scratch=hold_scratch(reference, tier, observed, recorded),
+            units=try_units(reference, tier, recorded, observed),
         )
         for phase, trace in replays.items():
             write_trace(trace, folder, f"replay-{tier}-{phase}")

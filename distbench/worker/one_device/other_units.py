@@ -1,0 +1,220 @@
+"""What one device makes of state in other units, and of gradients in others as well.
+
+A cluster may hold N times one device's state, or an N-th, and be right: if that is
+read at all, and if the same is made of it. So it is where a step leaves the same that
+starts from a multiple of a rate and is given as small a part of the gradients. One
+device tells both bit by bit: twice a number, or half of it, has the same digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from distbench.evidence import Tier
+from distbench.scenario.choices import LARGER
+from distbench.trace import (
+    STATE,
+    SUMMED,
+    WHOLE,
+    Phase,
+    Recorded,
+    Trace,
+    change_numbers,
+)
+from distbench.trace.numbers import densify, is_finite
+from distbench.trace.units import list_factors
+from distbench.worker.one_device.fed import FedSteps
+from distbench.worker.one_device.reference import Reference
+from distbench.worker.process.failures import SubjectError
+from distbench.worker.state.values import are_near, have_same_bits
+from distbench.worker.taps.collect import State
+from distbench.worker.taps.given import select_gradients
+
+_TWICE = 2.0
+Run: TypeAlias = Callable[[Reference, int, Any], None]
+"""Takes a step on the global batch, by its number, from where the session is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Multiplied:
+    """Gradients that are as many times one device's in every step.
+
+    Attributes:
+        phase: The first in which they are.
+        part: As many times: N, or 1/N.
+        paths: Of the variables.
+    """
+
+    phase: Phase
+    part: float
+    paths: frozenset[str]
+
+
+def try_units(
+    reference: Reference, tier: Tier, recorded: Trace, observed: Trace
+) -> tuple[Trace, ...]:
+    """What comes out otherwise where a part of the state is twice as large.
+
+    Args:
+        reference: Ran all steps of the tier before.
+        tier: Which one; only in the free one a cluster's state is in its own units.
+        recorded: The single-device run.
+        observed: What the cluster did.
+
+    Returns:
+        As `WHOLE`, of each step, a trace for each part of the state of which replicas
+        hold N times one device's, or an N-th. Notes have its `path` and `factor`, and
+        of which variables gradients that are so many times (`part`) as large are
+        `undone` by the state: one device leaves the same, bit by bit, where both are in
+        other units, of gradients of this size and of larger ones.
+    """
+    factors = list_factors(observed, recorded) if tier == "free" else {}
+    if not factors:
+        return ()
+    with suppress(SubjectError):
+        plain = _run(reference, tier, {})
+        changed: dict[str, Recorded] = {}
+        for path in factors:
+            moved = _run(reference, tier, {path: _TWICE})
+            changed[path] = {
+                key: value
+                for key, value in moved.items()
+                if key.variable != path
+                and not have_same_bits(plain.get(key), value)
+                # What a step draws is no effect of what was moved.
+                and have_same_bits(recorded.get(key), plain[key])
+            }
+        read = {path: factors[path] for path, found in changed.items() if found}
+        gradients = _find_multiplied(recorded, observed)
+        undone = (
+            gradients if _undoes(reference, tier, recorded, read, gradients) else None
+        )
+        return tuple(
+            reference.make_trace(
+                "units",
+                found,
+                path=path,
+                factor=factors[path],
+                undone=[] if undone is None else sorted(undone.paths),
+                part=1.0 if undone is None else undone.part,
+            )
+            for path, found in changed.items()
+        )
+    return ()
+
+
+def _find_multiplied(recorded: Trace, observed: Trace) -> _Multiplied | None:
+    """Gradients in other units, in the first phase that has some."""
+    for phase in SUMMED:
+        due: dict[str, list[tuple[Any, Any]]] = {}
+        for key, value in recorded.select(phase=phase, replica=WHOLE):
+            seen = observed.get(key.at(0))
+            if seen is not None and np.any(densify(value)):
+                due.setdefault(key.variable, []).append((value, seen))
+        for part in (1 / recorded.replicas, float(recorded.replicas)):
+            paths = {
+                path
+                for path, pairs in due.items()
+                if all(
+                    are_near(*pair, recorded.dtypes[path], part=part) for pair in pairs
+                )
+            }
+            if paths:
+                return _Multiplied(phase=phase, part=part, paths=frozenset(paths))
+    return None
+
+
+def _undoes(
+    reference: Reference,
+    tier: Tier,
+    recorded: Trace,
+    factors: Mapping[str, float],
+    gradients: _Multiplied | None,
+) -> bool:
+    """Whether steps leave the same in other units, of gradients of two sizes."""
+    if gradients is None or not factors or not reference.session.tapped:
+        return False
+    # Which unit is the larger one on the cluster does not matter.
+    units = {
+        path: _TWICE if factor == gradients.part else 1 / _TWICE
+        for path, factor in factors.items()
+    }
+    fed = _Fed(FedSteps(reference.session), recorded, gradients)
+    tried = False
+    for size in (1.0, LARGER):
+        plain = _run(reference, tier, {}, fed.multiply(size, size))
+        moved = _run(reference, tier, units, fed.multiply(size, size * _TWICE))
+        for step in range(recorded.steps):
+            keys = [key for key in plain if key.step == step and key.phase in STATE]
+            # What overflows is no measure, as of gradients that are too large.
+            if not all(is_finite(run[key]) for run in (plain, moved) for key in keys):
+                continue
+            tried |= size == 1
+            for key in keys:
+                due = _multiply(plain[key], units.get(key.variable, 1.0))
+                if not have_same_bits(due, moved[key]):
+                    return False
+    return tried
+
+
+@dataclass(frozen=True, slots=True)
+class _Fed:
+    """One device's own gradients, as steps are fed with them in other sizes.
+
+    Attributes:
+        steps: Take them.
+        recorded: Has them.
+        gradients: Those that are in other units.
+    """
+
+    steps: FedSteps
+    recorded: Trace
+    gradients: _Multiplied
+
+    def multiply(self, rest: float, own: float) -> Run:
+        """What runs a step on so many times those in other units, and the rest."""
+
+        def run(reference: Reference, step: int, batch: Any) -> None:
+            found = select_gradients(self.recorded, self.gradients.phase, step)
+            given = {
+                at: _multiply(value, own if at[2] in self.gradients.paths else rest)
+                for at, value in found.items()
+            }
+            with self.steps.feed(given, batch) as by:
+                reference.run_whole(step, batch, by)
+
+        return run
+
+
+def _run(
+    reference: Reference,
+    tier: Tier,
+    moved: Mapping[str, float],
+    run: Run = Reference.run_whole,
+) -> Recorded:
+    """What steps leave that start with so many times some parts of the state."""
+    session = reference.session
+    values = session.make_values()
+    for step, batch, before in reference.list_steps(tier):
+        start: State = {
+            key: _multiply(array, moved.get(key[0], 1.0))
+            for key, array in before.items()
+        }
+        session.restore_state(start)
+        run(reference, step, batch)
+        session.collect_taps(step, values, replica=WHOLE)
+        session.collect_state(step, session.read_state(), values, replica=WHOLE)
+    return values
+
+
+def _multiply(value: Any, times: float) -> Any:
+    if times == 1:
+        return value
+    return change_numbers(
+        value, lambda array: np.asarray(array * array.dtype.type(times))
+    )
