@@ -24,17 +24,23 @@ def describe_settings(evidence: Evidence, *, untried: bool = False) -> str:
         evidence: What was seen.
         untried: Whether to tell only those that one device could not take.
     """
-    found = list_other_settings(evidence.observed, evidence.reference)
-    configured = evidence.fed.configured
-    if untried and configured is not None:
-        paths = cast(Sequence[str], configured.notes["untried"])
-        found = tuple(other for other in found if other.path in paths)
+    traces = evidence.observed, evidence.reference
+    found = list_untried(evidence) if untried else list_other_settings(*traces)
     # Of a single one that differs nobody knows which it is.
-    is_one = len(list_positions(evidence.observed, evidence.reference)) == 1
+    is_one = len(list_positions(*traces)) == 1
     told = [_describe(evidence, other, is_one=is_one) for other in found[:_MOST]]
     if more := len(found) - len(told):
         told.append(f"{more} more differ")
     return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
+
+
+def list_untried(evidence: Evidence) -> tuple[OtherSetting, ...]:
+    """The settings that differ and that one device could not take, or was not given."""
+    found = list_other_settings(evidence.observed, evidence.reference)
+    if evidence.fed.configured is None:
+        return found
+    paths = cast(Sequence[str], evidence.fed.configured.notes["untried"])
+    return tuple(other for other in found if other.path in paths)
 
 
 def list_odd_owners(evidence: Evidence) -> frozenset[str]:

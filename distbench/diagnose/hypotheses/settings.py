@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import cast
+from collections.abc import Iterator
 
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
-from distbench.diagnose.clues.settings import describe_settings
+from distbench.diagnose.clues.settings import describe_settings, list_untried
 from distbench.trace import UPDATED, Phase
-from distbench.trace.settings import OtherSetting, list_other_settings
+from distbench.trace.settings import OtherSetting
 
 SET: tuple[Phase, ...] = ("applied_gradient", *UPDATED)
 """What settings lead: a sum of gradients is there before."""
@@ -38,7 +37,7 @@ def explain_by_untried_settings(context: Context) -> Iterator[Hypothesis]:
     if context.phase != "variable":
         return
     words = describe_settings(context.evidence, untried=True)
-    for other in _list_untried(context):
+    for other in list_untried(context.evidence):
         ratio = _find_ratio(other)
         if ratio is None:
             continue
@@ -54,15 +53,6 @@ def explain_by_untried_settings(context: Context) -> Iterator[Hypothesis]:
                 detail=f"{words}, and the steps are {ratio:.8g} times as long",
                 ratio=ratio,
             )
-
-
-def _list_untried(context: Context) -> Sequence[OtherSetting]:
-    evidence = context.evidence
-    found = list_other_settings(evidence.observed, evidence.reference)
-    if evidence.fed.configured is None:
-        return found
-    paths = cast(Sequence[str], evidence.fed.configured.notes["untried"])
-    return [other for other in found if other.path in paths]
 
 
 def _find_ratio(other: OtherSetting) -> float | None:
