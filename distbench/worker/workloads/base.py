@@ -85,5 +85,12 @@ class Workload(abc.ABC):
         """A generator for the data of a step, or for the initial values."""
         return np.random.default_rng((self.seed, step + 1))
 
+    def _draw_normal(self, step: int, *widths: int) -> tuple[Array, ...]:
+        """Arrays of normal numbers for a step, each [G, width]."""
+        rng = self._make_rng(step)
+        return tuple(
+            self._cast(rng.normal(size=(self.examples, width))) for width in widths
+        )
+
     def _cast(self, array: Array) -> Array:
         return array.astype(self.dtype.as_numpy_dtype)

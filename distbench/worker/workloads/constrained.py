@@ -22,10 +22,7 @@ class Constrained(Workload):
 
     def data(self, step: int) -> tuple[Array, ...]:
         """The inputs: [G, 6] and targets: [G, 3]."""
-        rng = self._make_rng(step)
-        inputs = rng.normal(size=(self.examples, _INPUTS))
-        targets = rng.normal(size=(self.examples, _OUTPUTS))
-        return self._cast(inputs), self._cast(targets)
+        return self._draw_normal(step, _INPUTS, _OUTPUTS)
 
     def build(self) -> None:
         """Make the kernel [6, 3], an unused variable [3] and the bias [3]."""

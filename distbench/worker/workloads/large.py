@@ -24,10 +24,7 @@ class Large(Workload):
 
     def data(self, step: int) -> tuple[Array, ...]:
         """The inputs: [G, 513] and targets: [G, 3]."""
-        rng = self._make_rng(step)
-        inputs = rng.normal(size=(self.examples, _INPUTS))
-        targets = rng.normal(size=(self.examples, _OUTPUTS))
-        return self._cast(inputs), self._cast(targets)
+        return self._draw_normal(step, _INPUTS, _OUTPUTS)
 
     def build(self) -> None:
         """Make the kernels [513, 511] and [511, 3] and the biases [511] and [3]."""
