@@ -1,4 +1,4 @@
-"""Elements that are left out of the sum, or that nobody sums."""
+"""Elements that are left out of the sum."""
 
 from __future__ import annotations
 
@@ -54,36 +54,6 @@ def explain_by_mask(context: Context) -> Iterator[Hypothesis]:
                 f"sum{words}",
                 choices=2**replicas,
             )
-
-
-def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
-    """Each replica has the sum in other elements, and in the rest its own gradient.
-
-    As after a reduce-scatter without the all-gather. Replicas that leave out elements
-    of their own all hold the same, so some miss what is their own.
-    """
-    if context.phase != "reduced_gradient":
-        return
-    predicted: dict[int, Array] = {}
-    for source in list_sources(context):
-        case = source.case
-        if case.key.replica not in source.replicas:
-            continue
-        own = source.terms[source.replicas.index(case.key.replica)]
-        total = np.asarray(np.sum(source.terms, axis=0))
-        allowed = find_tolerance(case, context.replicas)
-        is_own = np.abs(case.observed - own) <= allowed
-        is_sum = np.abs(case.observed - total) <= allowed
-        if np.all(is_own | is_sum) and np.any(is_own & ~is_sum):
-            predicted[source.number] = np.where(is_own, own, total)
-    if predicted:
-        yield Hypothesis(
-            code="missing-reduction",
-            predicted=predicted,
-            detail="some elements are those of the sum over the replicas, on each "
-            "replica others; the rest are of its own gradient",
-            choices=2,
-        )
 
 
 def explain_by_own_draws(context: Context) -> Iterator[Hypothesis]:
