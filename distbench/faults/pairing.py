@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
-from distbench.samples.program import FIRST, HEAD, SECOND, TABLE, TRAINED, OwnReduction
+from distbench.samples.program import (
+    DENSE,
+    FIRST,
+    HEAD,
+    SECOND,
+    TABLE,
+    TRAINED,
+    OwnReduction,
+)
 from distbench.samples.replicas import (
     all_reduce,
     change_joined,
@@ -89,6 +97,20 @@ class LastBucketForgotten(OwnReduction):
     def reduce(self, gradients):
         *sent, last = gradients
         return [*all_reduce("sum", sent), last * count_replicas()]
+
+
+@fault(
+    "variable-not-reduced",
+    "reduced_gradient",
+    DENSE,
+    like="NVIDIA/Megatron-LM#1446",
+    clusters=WIDE,
+)
+class TableAloneAveraged(OwnReduction):
+    """The table's gradient is averaged, and all others stay the replica's own."""
+
+    def reduce(self, gradients):
+        return [all_reduce("mean", gradients[0]), *gradients[1:]]
 
 
 @fault(

@@ -73,6 +73,33 @@ def test_each_variable_has_its_own_cause(
     assert named == {(KERNEL,): codes[0], (BIAS,): codes[1]}
 
 
+def average(values: Sequence[Value], replica: int) -> Any:
+    return scale(add_values(values), 1 / len(values))
+
+
+def clear(values: Sequence[Value], replica: int) -> Any:
+    return scale(values[replica], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("others", "code"),
+    [
+        (average, "variable-not-reduced"),
+        (clip, "variable-not-reduced"),
+        (clear, "missing-reduction"),
+    ],
+)
+def test_wrong_sums_are_reduced_as_well(others: Combine, code: str) -> None:
+    """Beside them nobody forgot to sum; beside what each sets to 0, perhaps."""
+    fault = make_fault(
+        {**dict.fromkeys((KERNEL, HEAD, TABLE), others), BIAS: go_on_alone}
+    )
+    findings = judge(observe(fault, replicas=2)).findings
+    (own,) = (f for f in findings if BIAS in f.variables)
+    assert (own.code, own.variables) == (code, (BIAS,))
+    assert ("while other variables" in own.explanation) == (code[0] == "v")
+
+
 def test_two_factors_are_told_apart() -> None:
     fault = make_fault({KERNEL: times(1.37), BIAS: times(0.75)})
     (finding,) = judge(observe(fault, replicas=2)).findings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from distbench.diagnose.hypotheses.replica_weights import (
 )
 from distbench.diagnose.names import name_replicas
 from distbench.trace import SUMMED
-from distbench.trace.numbers import Array, take_numbers
+from distbench.trace.numbers import Array, are_equal, densify, take_numbers
 
 _WEIGHTED = (
     "Add up gradients that are weighted by their shares of the global batch: the "
@@ -114,8 +115,34 @@ def name_missing_sum(context: Context) -> str:
     """The code of gradients that nobody sums: of all variables, or of some."""
     wrong = {case.key.variable for case in context.cases}
     right = {key.variable for key in context.right} - wrong
-    some = any(_shows_sum(context, variable) for variable in right)
+    some = any(_shows_sum(context, variable) for variable in right) or any(
+        _is_combined(context, variable)
+        for variable in context.infos
+        if variable not in wrong | right
+    )
     return "variable-not-reduced" if some else "missing-reduction"
+
+
+def _is_combined(context: Context, variable: str) -> bool:
+    """Whether replicas hold alike what they make of gradients that are not alike.
+
+    Then a collective made it, and it is wrong for another reason. What has one size in
+    all elements is no such: signs may agree, and each replica may leave 0.
+    """
+    observed = context.evidence.observed
+    for key, _ in observed.select(phase=context.phase, variable=variable, replica=0):
+        held, own = (
+            [densify(value) for value in observed.get_replicas(found)]
+            for found in (key, replace(key, phase="local_gradient"))
+        )
+        is_told = held and own and np.ptp(np.abs(held[0])) > 0
+        if is_told and _are_equal(held) and not _are_equal(own):
+            return True
+    return False
+
+
+def _are_equal(values: Sequence[Array]) -> bool:
+    return all(are_equal(values[0], other) for other in values[1:])
 
 
 def _shows_sum(context: Context, variable: str) -> bool:
