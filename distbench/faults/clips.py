@@ -97,6 +97,16 @@ class GroupsClippedApart(Program):
         return clip_groups(gradients)
 
 
+@fault(_CLIP, _PHASE, DENSE, like="LeelaChessZero/lczero-training#162", clusters=WIDE)
+class DenseClippedTableAveraged(OwnReduction):
+    """Each replica clips the norm of its dense gradients; the table's are averaged."""
+
+    def reduce(self, gradients):
+        table, *dense = gradients
+        clipped, _ = tf.clip_by_global_norm(dense, 0.05)
+        return [all_reduce("mean", table), *super().reduce(clipped)]
+
+
 @fault(
     _CLIP,
     _PHASE,

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from evidence_changes import LATER, update_in_turn
-from gradient_values import add_up, add_values, clip_norm, scale, to_array
+from gradient_values import (
+    add_up,
+    add_values,
+    clip_all,
+    clip_norm,
+    scale,
+    to_array,
+)
 from simulated_rule import Rule
 from training_simulator import BIAS, HEAD, KERNEL, TABLE, Fault, observe
 
@@ -98,6 +105,61 @@ def test_wrong_sums_are_reduced_as_well(others: Combine, code: str) -> None:
     (own,) = (f for f in findings if BIAS in f.variables)
     assert (own.code, own.variables) == (code, (BIAS,))
     assert ("while other variables" in own.explanation) == (code[0] == "v")
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize(
+    ("bias", "code"),
+    [
+        (average, "mean-instead-of-sum"),
+        (go_on_alone, "variable-not-reduced"),
+        (lose_last, "replica-dropped"),
+    ],
+)
+def test_a_clip_of_some_is_told_beside_another_mistake(
+    bias: Combine, code: str, replicas: int
+) -> None:
+    """What is clipped together is no more known of one variable, nor of all."""
+    clipped = (KERNEL, HEAD, TABLE)
+
+    def reduce(locals_: Sequence[Any], step: int) -> list[Any]:
+        own = [clip_all({p: g[p] for p in clipped}, 0.3) for g in locals_]
+        summed = {**add_up(locals_), **add_up(own)}
+        rest = [g[BIAS] for g in locals_]
+        return [{**summed, BIAS: bias(rest, r)} for r in range(len(locals_))]
+
+    setup = {"replicas": replicas, "steps": 3, "sparse": False, "width": 8}
+    findings = judge(observe(Fault(reduce=reduce), **setup)).findings
+    named = {frozenset(f.variables): f for f in findings}
+    assert {paths: f.code for paths, f in named.items()} == {
+        frozenset(clipped): "clip-before-reduction",
+        frozenset([BIAS]): code,
+    }
+    words = named[frozenset(clipped)].explanation
+    assert "the joint norm of" in words
+    assert " to 0.3 " in words
+
+
+def test_a_mean_is_no_number_of_each_replica() -> None:
+    """Addends that have numbers of their own leave it to its own cause."""
+    rng = np.random.default_rng(4)
+
+    def weigh(values: Sequence[Value], replica: int) -> Any:
+        drawn = rng.uniform(0.2, 0.9, len(values))
+        return add_values([scale(v, w) for v, w in zip(values, drawn, strict=True)])
+
+    def reduce(locals_: Sequence[Any], step: int) -> list[Any]:
+        ways = {KERNEL: weigh, HEAD: weigh, TABLE: weigh, BIAS: average}
+        held = {p: way([g[p] for g in locals_], 0) for p, way in ways.items()}
+        return [held] * len(locals_)
+
+    setup = {"replicas": 3, "steps": 3, "sparse": False, "width": 8}
+    findings = judge(observe(Fault(reduce=reduce), **setup)).findings
+    assert {frozenset(f.variables): f.code for f in findings} == {
+        frozenset((KERNEL, HEAD, TABLE)): "nonlinear-before-reduction",
+        frozenset([BIAS]): "mean-instead-of-sum",
+    }
 
 
 def test_two_factors_are_told_apart() -> None:

@@ -8,21 +8,24 @@ from itertools import chain
 
 from distbench.codes import CODES
 from distbench.compare.arrays.pair import Pair
+from distbench.compare.arrays.ratio import SAME
 from distbench.compare.state.leading import find_counts
 from distbench.diagnose.causes.before_clip import explain_before_clip
 from distbench.diagnose.causes.constraint import describe_constraint
-from distbench.diagnose.causes.details import join_details
 from distbench.diagnose.causes.drift import name_apart, name_drift, name_sums_apart
 from distbench.diagnose.causes.exchange import describe_exchange
 from distbench.diagnose.causes.explain import Explained, explain_all
 from distbench.diagnose.causes.infinite import part_infinite, part_uneven
+from distbench.diagnose.causes.joining import fold_slots, join_alike
 from distbench.diagnose.causes.rank import ALL, Ranked, find_best, find_full
 from distbench.diagnose.causes.still import part_still
 from distbench.diagnose.causes.unexplained import leave_unexplained
 from distbench.diagnose.causes.untried import explain_by_untried, is_told
 from distbench.diagnose.clues.context import Context
+from distbench.diagnose.clues.fit import fit_cases
 from distbench.diagnose.clues.hypothesis import NONLINEAR
 from distbench.diagnose.clues.shown_sums import read_sums, shows_micro_steps
+from distbench.diagnose.hypotheses.clip_of_groups import part_by_weights
 from distbench.diagnose.hypotheses.followed import leave_out_followers
 from distbench.diagnose.hypotheses.register import (
     list_apart,
@@ -78,7 +81,16 @@ def _explain_parts(parts: Sequence[Context]) -> tuple[Explained, ...]:
 def _explain_widely(
     context: Context, causes: Sequence[Explained]
 ) -> tuple[Explained, ...]:
-    """What leaves nothing by a wide cause, else the narrow ones as they are."""
+    """What leaves nothing by a wide cause, else the narrow ones as they are.
+
+    What is known of sums that are right but for one number is no part of it: to their
+    addends nothing was done, and a wide cause has such numbers as well.
+    """
+    even = [c for c in causes if is_told(c) and _are_sums(context, c.cases)]
+    if even and len(even) < len(causes):
+        others = [cause for cause in causes if cause not in even]
+        left = context.select(tuple(case for c in others for case in c.cases))
+        return (*even, *_explain_widely(left, others))
     last = find_full(context, list_last(context)) or _find_shown(context)
     if last := last or find_full(context, list_least(context)):
         return (_adopt(context, last),)
@@ -90,6 +102,12 @@ def _explain_widely(
         rest = explain_cases(context.select(left)) if left else ()
         return (*told, untried, *rest)
     return tuple(name_sums_apart(context, cause) for cause in causes)
+
+
+def _are_sums(context: Context, cases: Sequence[Pair]) -> bool:
+    """Whether values are those that are due, all times one number."""
+    fit = fit_cases(cases) if context.phase == "reduced_gradient" else None
+    return fit is not None and fit.residual_share <= SAME
 
 
 def _find_shown(context: Context) -> Ranked | None:
@@ -122,7 +140,7 @@ def _explain_each(context: Context, best: Ranked) -> tuple[Explained, ...]:
     found = [
         _adopt(part, _find_best(part) or best) for part in context.part_by_variable()
     ]
-    return _join_alike(sorted(found, key=lambda cause: not cause.foretells))
+    return join_alike(sorted(found, key=lambda cause: not cause.foretells))
 
 
 def _explain_apart(context: Context, apart: Ranked) -> tuple[Explained, ...]:
@@ -138,22 +156,32 @@ def _explain_apart(context: Context, apart: Ranked) -> tuple[Explained, ...]:
         rest = context.select(tuple(left))
         # What differs may show in the variables that are explained alone.
         causes.append(_adopt(rest, find_best(rest, list_apart(rest)) or apart))
-    return _join_alike(causes)
+    return join_alike(causes)
 
 
 def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained, ...]:
     if best is not None and _is_named(context, best):
-        return (_adopt(context, best),)
+        # One cause of all that leaves something yields to several that leave nothing.
+        groups, left = _explain_groups(context)
+        causes = join_alike([*groups, *_explain_each_part(left)]) if groups else ()
+        is_better = bool(causes) and all(map(is_told, causes))
+        return causes if is_better else (_adopt(context, best),)
     parts = part_infinite(context)
     if parts:
         causes = _explain_parts(parts)
-        return _fold_slots(context, causes) if context.phase == "slot" else causes
+        return fold_slots(context, causes) if context.phase == "slot" else causes
     if describe_constraint(context):
         return (leave_unexplained(context, best),)
-    found = []
+    groups, left = _explain_groups(context)
+    causes = join_alike([*groups, *_explain_each_part(left)])
+    return fold_slots(context, causes) if context.phase == "slot" else causes
+
+
+def _explain_each_part(context: Context) -> Iterator[Explained]:
+    """A cause for each variable, with the state that it moves along."""
     for part in part_by_state(context):
         best = _find_best(part)
-        explained = (
+        yield (
             _adopt(part, best)
             if best is not None and _is_named(part, best)
             else _explain_start(part)
@@ -161,16 +189,24 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
             or name_apart(part)
             or leave_unexplained(part, best)
         )
-        found.append(explained)
-    causes = _join_alike(found)
-    return _fold_slots(context, causes) if context.phase == "slot" else causes
+
+
+def _explain_groups(context: Context) -> tuple[list[Explained], Context]:
+    """What leaves nothing of some variables together, and what is wrong besides."""
+    found = []
+    for part in part_by_weights(context):
+        best = find_full(part, list_hypotheses(part))
+        if best is not None and best.hypothesis.foretells:
+            found.append(_adopt(part, best))
+    named = {case.key for cause in found for case in cause.cases}
+    return found, context.select(tuple(c for c in context.cases if c.key not in named))
 
 
 def _explain_part(context: Context) -> tuple[Explained, ...]:
     """What leaves nothing of some wrong values, from which the others follow."""
     clipped = [_adopt(part, cause) for part, cause in explain_before_clip(context)]
     if clipped:
-        return _join_alike(clipped)
+        return join_alike(clipped)
     of_start = _explain_start(context)
     if of_start is not None:
         return (of_start,)
@@ -298,33 +334,6 @@ def _are_of_all(context: Context, cases: Sequence[Pair]) -> bool:
     return any(context.infos[c.key.variable].shape not in shapes for c in cases)
 
 
-def _fold_slots(context: Context, causes: Sequence[Explained]) -> tuple[Explained, ...]:
-    """Without slots that nothing explains, of variables that have one explained.
-
-    A rule may make one slot from another; what is made from a wrong one follows it. So
-    does every slot from a wrong one that belongs to no variable: a number that the rule
-    is given, or a preconditioner.
-    """
-    infos = context.infos
-    named = [
-        infos[case.key.variable]
-        for cause in causes
-        if cause.code != "unexplained"
-        for case in cause.cases
-    ]
-    known = {info.of for info in named}
-    all_follow = any(not info.of for info in named)
-    kept = []
-    for cause in causes:
-        cases = cause.cases
-        if cause.code == "unexplained":
-            left = () if all_follow else cases
-            cases = tuple(c for c in left if infos[c.key.variable].of not in known)
-        if cases:
-            kept.append(replace(cause, cases=cases))
-    return tuple(kept)
-
-
 def _find_best(context: Context) -> Ranked | None:
     return find_best(context, list_hypotheses(context))
 
@@ -356,26 +365,3 @@ def _list_beside(context: Context, best: Ranked) -> Iterator[Explained]:
     if cause is not None:
         part = context.select(tuple(context.cases[n] for n in sorted(cause.predicted)))
         yield _adopt(part, replace(best, hypothesis=cause))
-
-
-def _join_alike(causes: Sequence[Explained]) -> tuple[Explained, ...]:
-    """One cause for each code, and one more for what foretells no number."""
-    found: dict[tuple[str, bool], list[Explained]] = {}
-    for cause in causes:
-        found.setdefault((cause.code, cause.foretells), []).append(cause)
-    return tuple(_join(parts) for parts in found.values())
-
-
-def _join(parts: Sequence[Explained]) -> Explained:
-    first = parts[0]
-    cases = tuple(case for part in parts for case in part.cases)
-    weight = sum(part.confidence * len(part.cases) for part in parts)
-    same = all(part.replicas == first.replicas for part in parts)
-    return replace(
-        first,
-        detail=join_details([(p.detail, p.cases[0].key.variable) for p in parts]),
-        cases=cases,
-        confidence=weight / len(cases),
-        replicas=first.replicas if same else None,
-        ratio=first.ratio if all(p.ratio == first.ratio for p in parts) else None,
-    )

@@ -93,6 +93,23 @@ def explain_by_clip_of_groups(context: Context) -> Iterator[Hypothesis]:
             )
 
 
+def part_by_weights(context: Context) -> Iterator[Context]:
+    """A context for each group of variables of which the replicas count alike.
+
+    What was done to several together, as a clip of their joint norm, no single one
+    shows, nor do all that are wrong if some of them have another cause. A group of one
+    variable or of all is left out.
+    """
+    if context.phase != "reduced_gradient" or context.replicas == 1:
+        return
+    paths = {case.key.variable for case in context.cases}
+    for group in _find_groups(context, list_sources(context)):
+        if _FEWEST <= len(group.paths) < len(paths):
+            yield context.select(
+                tuple(c for c in context.cases if c.key.variable in group.paths)
+            )
+
+
 def _find_groups(context: Context, sources: Sequence[Source]) -> list[_Group]:
     """Variables whose sums tell what the replicas count, and then the smaller ones."""
     of_paths: dict[str, list[Source]] = {}
