@@ -89,8 +89,8 @@ def _explain_widely(
     even = [c for c in causes if is_told(c) and _are_sums(context, c.cases)]
     if even and len(even) < len(causes):
         others = [cause for cause in causes if cause not in even]
-        left = context.select(tuple(case for c in others for case in c.cases))
-        return (*even, *_explain_widely(left, others))
+        part = context.select(tuple(case for c in others for case in c.cases))
+        return (*even, *_explain_widely(part, others))
     last = find_full(context, list_last(context)) or _find_shown(context)
     if last := last or find_full(context, list_least(context)):
         return (_adopt(context, last),)
