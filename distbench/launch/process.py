@@ -36,8 +36,8 @@ _GATHERED: Mapping[int | None, str] = {
 }
 """What may be the reason besides where it gathered from others."""
 _LEFT = (
-    "The bench ends no task so: look for os._exit, or a library that calls exit(), in "
-    "what it ran."
+    "The bench ends no process so: look for os._exit, or a library that calls exit(), "
+    "in what it ran."
 )
 STOPPED = "was stopped by a signal such as SIGSTOP, and was ended"
 """What became of a fork server that answered nobody any more."""
