@@ -222,7 +222,7 @@ def check_fork_server() -> Iterator[Check]:
     from distbench.launch.forkclient import UnfitError
     from distbench.launch.servers import get_fork_server
     from distbench.launch.surroundings import choose_start
-    from distbench.observe.launching import PRELOADS
+    from distbench.preloading import PRELOADS
 
     name = "fork server"
     if find_spec("tensorflow") is None:

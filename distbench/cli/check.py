@@ -14,8 +14,8 @@ from distbench.engine_names import ENGINES
 from distbench.errors import BadInputError
 
 if TYPE_CHECKING:
-    from distbench.cli.checked import Reports
     from distbench.history.quarantine import Entry
+    from distbench.report.forms import Reports
     from distbench.target import TargetRef
 
 Names = list[str] | None
@@ -221,11 +221,10 @@ def check(
     ] = None,
 ) -> int:
     """Train with TARGET on real clusters and compare with one device."""
-    from distbench.checking.kept import make_place
-    from distbench.cli.checked import Reports, check_once
     from distbench.options import CheckOptions
+    from distbench.preloading import begin_imports
     from distbench.report.files import check_folder
-    from distbench.report.forms import FORMS
+    from distbench.report.forms import FORMS, Reports
     from distbench.target import parse_target
 
     ref = parse_target(target)
@@ -265,6 +264,10 @@ def check(
     _check_files(reports, ref, quarantine)
     if tensorboard is not None:
         check_folder(tensorboard)
+    begin_imports(options)
+    from distbench.checking.kept import make_place
+    from distbench.cli.checked import check_once
+
     if keep is not None:
         make_place(keep)
     run = functools.partial(

@@ -6,7 +6,7 @@ import datetime
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -20,35 +20,12 @@ from distbench.launch.spares import Spares
 from distbench.machine import describe_bench
 from distbench.options import CheckOptions, describe_options, list_tiers
 from distbench.report.files import STDOUT, set_aside, write_report
-from distbench.report.forms import FORMS
+from distbench.report.forms import FORMS, Reports
 from distbench.report.nights import render_remarks
 from distbench.report.progress import make_progress
 from distbench.report.table import make_console, render_verdict
 from distbench.target import TargetRef
 from distbench.verdict import Run, Status, Verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reports:
-    """Where reports go, besides the terminal; None is nowhere.
-
-    Attributes:
-        json: The verdict.
-        html: A page.
-        junit: The runs as JUnit XML.
-        tensorboard: A folder of summaries.
-    """
-
-    json: Path | None = None
-    html: Path | None = None
-    junit: Path | None = None
-    tensorboard: Path | None = None
-
-    @property
-    def files(self) -> dict[str, Path]:
-        """Those that are one file each, by their names in `FORMS`."""
-        given = {name: getattr(self, name) for name in FORMS}
-        return {name: file for name, file in given.items() if file}
 
 
 def check_once(

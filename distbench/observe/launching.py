@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from distbench.cluster import ONE as ONE_DEVICE
 from distbench.cluster import ClusterSpec
-from distbench.gpus import VISIBLE
 from distbench.launch.deadline import Deadline
 from distbench.launch.engine import Engine, Request
 from distbench.launch.group import Group
@@ -19,20 +17,12 @@ from distbench.launch.rundir import RunDirectory
 from distbench.launch.spares import Spares
 from distbench.launch.start import Job, give_first, start_group
 from distbench.launch.surroundings import Start
+from distbench.preloading import PRELOADS, make_environment
 from distbench.scenario import Scenario
-from distbench.xla import XLA_FLAGS
 
 ENTRY = "distbench.worker.main:run_task"
-PRELOADS: tuple[str, ...] = (
-    "tensorflow",
-    "tf_keras",
-    "distbench.worker.main",
-    "distbench.worker.process.beforehand",
-)
-"""Modules that the fork server imports for all tasks: none of them runs an op."""
 ONE = replace(ONE_DEVICE, device="cpu")
 _GIB = 1 << 30
-_LEGACY = "TF_USE_LEGACY_KERAS"
 OPEN_S = 60.0
 """What a task has at least to open, where no scenario has a deadline: for importing,
 starting devices and servers."""
@@ -103,7 +93,9 @@ class Launch:
             ahead: What tasks do before it if they are started before they are wanted;
                 None has them do the job itself.
         """
-        environment = self._make_environment(spec)
+        environment = make_environment(
+            keras=self.keras, jit=self.jit, device=spec.device
+        )
         request = Request(
             spec=spec,
             directory=self.directory,
@@ -145,27 +137,6 @@ class Launch:
                 return spare
         asked = replace(request, log=self.log, halt=self.halt)
         return start_group(asked, self.engine, first)
-
-    def _make_environment(self, spec: ClusterSpec) -> dict[str, str]:
-        """Variables that the tasks of a cluster have to see, beyond the bench's own."""
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_FAIL_FAST": "use_caller"}
-        # Named even where it stays as it is: the imports read it, so that tasks of
-        # another value cannot come of them.
-        if self.keras is not None:
-            environment[_LEGACY] = "1" if self.keras == "legacy" else "0"
-        elif (value := os.environ.get(_LEGACY)) is not None:
-            environment[_LEGACY] = value
-        flags = os.environ.get(XLA_FLAGS, "")
-        if self.jit:
-            # XLA leaves CPUs alone unless it is told otherwise before it starts.
-            environment[XLA_FLAGS] = f"{flags} --tf_xla_cpu_global_jit".strip()
-        elif self.jit is False and flags:
-            # What they say counts more than what a task says of XLA later.
-            environment[XLA_FLAGS] = f"{flags} --tf_xla_auto_jit=-1"
-        if spec.device == "cpu":
-            # Keeps TensorFlow from looking for a driver that nobody will use.
-            environment[VISIBLE] = "-1"
-        return environment
 
 
 def start_one(launch: Launch, seed: int, jit: bool | None) -> Group:

@@ -1,9 +1,10 @@
-"""The reports that are one file each, by the name of the option that asks for one."""
+"""The reports that a check may be asked for, by the names of their options."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from distbench.options import CheckOptions
@@ -51,3 +52,26 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "junit": Form(kind=SUITE, write=_write_junit),
     }
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """Where reports go, besides the terminal; None is nowhere.
+
+    Attributes:
+        json: The verdict.
+        html: A page.
+        junit: The runs as JUnit XML.
+        tensorboard: A folder of summaries.
+    """
+
+    json: Path | None = None
+    html: Path | None = None
+    junit: Path | None = None
+    tensorboard: Path | None = None
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Those that are one file each, by their names in `FORMS`."""
+        given = {name: getattr(self, name) for name in FORMS}
+        return {name: file for name, file in given.items() if file}

@@ -16,7 +16,7 @@ from distbench.launch.local import LocalEngine
 from distbench.launch.rundir import RunDirectory
 from distbench.launch.start import start_group
 from distbench.launch.task import TaskContext, serve
-from distbench.observe.launching import PRELOADS
+from distbench.preloading import PRELOADS
 
 pytestmark = [
     pytest.mark.cluster,

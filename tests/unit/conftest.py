@@ -17,6 +17,7 @@ from distbench.cli import main
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Played], None]:
     def install(check_target: Played) -> None:
+        monkeypatch.setattr("distbench.preloading.begin_imports", lambda _: None)
         monkeypatch.setattr(
             "distbench.cli.checked.check_target",
             lambda target, options, progress, *_: check_target(

@@ -146,9 +146,10 @@ _TAKES = {
     ),
     "environments": "errors launch trace trace.folder verdict verdict.document",
     "shrink": "cluster errors limits options scenario verdict",
+    "preloading": "gpus launch options xla",
     "observe": (
-        "cluster errors evidence examples fault fed flight gpus late launch scenario "
-        "stop target trace trace.files xla"
+        "cluster errors evidence examples fault fed flight late launch preloading "
+        "scenario stop target trace trace.files"
     ),
     "summaries": "checking.launches details launch observe options trace verdict",
     "checking": "",
@@ -237,7 +238,7 @@ _TAKES = {
     "recording": "errors machine typed worker.recording",
     "reported_steps": "",
     "call": "cluster engines errors fault launch limits observe pickling typed",
-    "doctor": "errors gpus launch machine observe",
+    "doctor": "errors gpus launch machine preloading",
     # Catalogues of what users write: read without TensorFlow, run in tasks alone.
     "samples": "",
     "faults": "cluster codes errors samples split trace unusual",
@@ -247,8 +248,8 @@ _TAKES = {
         "checking.check checking.debugging checking.kept cluster codes "
         "compare.recorded doctor engine_names environments errors escape faults "
         "history history.pattern history.quarantine input_file launch machine options "
-        "report repro scenario selftest shrink spelling stop summaries target trace "
-        "trace.folder unusual verdict verdict.document"
+        "preloading report repro scenario selftest shrink spelling stop summaries "
+        "target trace trace.folder unusual verdict verdict.document"
     ),
     "bench": "api call fault limits verdict verdict.handed",
     "collected": (

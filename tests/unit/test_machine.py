@@ -19,7 +19,7 @@ from distbench.cluster import ClusterSpec
 from distbench.errors import ClusterError
 from distbench.launch.watch import measure_room
 from distbench.machine import Machine, describe_machine, inspect_machine
-from distbench.observe.launching import PRELOADS
+from distbench.preloading import PRELOADS
 
 SMALL = Machine(cores=2, memory_bytes=2 * 2**30, gpus=1)
 

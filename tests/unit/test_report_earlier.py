@@ -14,7 +14,6 @@ from played_checks import answer, raise_
 from verdict_samples import make_run, make_verdict
 
 from distbench.cli.check import check
-from distbench.cli.checked import Reports
 from distbench.errors import BadInputError
 from distbench.options import CheckOptions
 from distbench.report.earlier import (
@@ -25,7 +24,7 @@ from distbench.report.earlier import (
     Kind,
     check_report,
 )
-from distbench.report.forms import FORMS
+from distbench.report.forms import FORMS, Reports
 from distbench.report.page import verdict_to_html
 from distbench.repro.case import pick_case
 from distbench.repro.script import write_script

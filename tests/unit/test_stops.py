@@ -9,11 +9,12 @@ import pytest
 from verdict_samples import LINEAR_SETUP, make_finding, make_run, make_verdict
 
 from distbench.checking.debugging import end_at
-from distbench.cli.checked import Reports, check_once
+from distbench.cli.checked import check_once
 from distbench.cli.stops import pick_stop
 from distbench.errors import BadInputError, ClusterError
 from distbench.observe.debugging import Stopped
 from distbench.options import CheckOptions
+from distbench.report.forms import Reports
 from distbench.stop import Stop
 from distbench.target import TargetRef, parse_target
 from distbench.verdict import Run, Status, Verdict
