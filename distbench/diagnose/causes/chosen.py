@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from distbench.codes import CODES
 from distbench.compare.arrays.pair import Pair
 from distbench.compare.arrays.ratio import SAME
-from distbench.compare.state.leading import find_counts
-from distbench.diagnose.causes.before_clip import explain_before_clip
+from distbench.diagnose.causes.adopted import adopt, list_beside
 from distbench.diagnose.causes.constraint import describe_constraint
 from distbench.diagnose.causes.drift import name_apart, name_drift, name_sums_apart
 from distbench.diagnose.causes.exchange import describe_exchange
-from distbench.diagnose.causes.explain import Explained, explain_all
+from distbench.diagnose.causes.explain import Explained
 from distbench.diagnose.causes.infinite import part_infinite, part_uneven
 from distbench.diagnose.causes.joining import fold_slots, join_alike
-from distbench.diagnose.causes.rank import ALL, Ranked, find_best, find_full
+from distbench.diagnose.causes.leading import (
+    explain_leading,
+    explain_part,
+    explain_start,
+)
+from distbench.diagnose.causes.rank import Ranked, find_best, find_full
 from distbench.diagnose.causes.still import part_still
 from distbench.diagnose.causes.unexplained import leave_unexplained
 from distbench.diagnose.causes.untried import explain_by_untried, is_told
@@ -60,14 +64,14 @@ def explain_cases(context: Context) -> tuple[Explained, ...]:
             return explain_cases(led)
     if parts := part_still(context):
         # What follows from a wrong value may be in the other part.
-        return _explain_leading(context) or _explain_parts(parts)
+        return explain_leading(context, explain_cases) or _explain_parts(parts)
     if apart := find_full(context, list_apart(context)):
         return _explain_apart(context, apart)
-    told = _explain_part(context)
+    told = explain_part(context, explain_cases)
     if told:
         return told
     if shows_micro_steps(context.evidence) and (shown := _find_shown(context)):
-        return (_adopt(context, shown),)
+        return (adopt(context, shown),)
     causes = _explain_narrowly(context, best)
     if all(map(is_told, causes)):
         return causes
@@ -93,7 +97,7 @@ def _explain_widely(
         return (*even, *_explain_widely(part, others))
     last = find_full(context, list_last(context)) or _find_shown(context)
     if last := last or find_full(context, list_least(context)):
-        return (_adopt(context, last),)
+        return (adopt(context, last),)
     told = tuple(filter(is_told, causes))
     open_cases = [c for cause in causes if cause not in told for c in cause.cases]
     if untried := explain_by_untried(context.select(tuple(open_cases))):
@@ -136,9 +140,9 @@ def _explain_each(context: Context, best: Ranked) -> tuple[Explained, ...]:
     What is known of some variables would be lost in what is said of all.
     """
     if best.hypothesis.foretells:
-        return (_adopt(context, best), *_list_beside(context, best))
+        return (adopt(context, best), *list_beside(context, best))
     found = [
-        _adopt(part, _find_best(part) or best) for part in context.part_by_variable()
+        adopt(part, _find_best(part) or best) for part in context.part_by_variable()
     ]
     return join_alike(sorted(found, key=lambda cause: not cause.foretells))
 
@@ -149,13 +153,13 @@ def _explain_apart(context: Context, apart: Ranked) -> tuple[Explained, ...]:
     left: list[Pair] = []
     for part in part_by_state(context):
         if best := find_full(part, list_hypotheses(part)):
-            causes.append(_adopt(part, best))
+            causes.append(adopt(part, best))
         else:
             left += part.cases
     if left:
         rest = context.select(tuple(left))
         # What differs may show in the variables that are explained alone.
-        causes.append(_adopt(rest, find_best(rest, list_apart(rest)) or apart))
+        causes.append(adopt(rest, find_best(rest, list_apart(rest)) or apart))
     return join_alike(causes)
 
 
@@ -165,7 +169,7 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
         groups, left = _explain_groups(context)
         causes = join_alike([*groups, *_explain_each_part(left)]) if groups else ()
         is_better = bool(causes) and all(map(is_told, causes))
-        return causes if is_better else (_adopt(context, best),)
+        return causes if is_better else (adopt(context, best),)
     parts = part_infinite(context)
     if parts:
         causes = _explain_parts(parts)
@@ -182,9 +186,9 @@ def _explain_each_part(context: Context) -> Iterator[Explained]:
     for part in part_by_state(context):
         best = _find_best(part)
         yield (
-            _adopt(part, best)
+            adopt(part, best)
             if best is not None and _is_named(part, best)
-            else _explain_start(part)
+            else explain_start(part)
             or name_drift(part)
             or name_apart(part)
             or leave_unexplained(part, best)
@@ -197,141 +201,9 @@ def _explain_groups(context: Context) -> tuple[list[Explained], Context]:
     for part in part_by_weights(context):
         best = find_full(part, list_hypotheses(part))
         if best is not None and best.hypothesis.foretells:
-            found.append(_adopt(part, best))
+            found.append(adopt(part, best))
     named = {case.key for cause in found for case in cause.cases}
     return found, context.select(tuple(c for c in context.cases if c.key not in named))
-
-
-def _explain_part(context: Context) -> tuple[Explained, ...]:
-    """What leaves nothing of some wrong values, from which the others follow."""
-    clipped = [_adopt(part, cause) for part, cause in explain_before_clip(context)]
-    if clipped:
-        return join_alike(clipped)
-    of_start = _explain_start(context)
-    if of_start is not None:
-        return (of_start,)
-    return _explain_leading(context)
-
-
-def _explain_leading(context: Context) -> tuple[Explained, ...]:
-    """What leaves nothing of a count, or of kept state, that the others follow from."""
-    return (
-        _explain_numbers(context) or _explain_kept(context) or _explain_count(context)
-    )
-
-
-def _explain_start(context: Context) -> Explained | None:
-    """What leaves nothing of the first step, where replicas keep something for later.
-
-    An error that is fed back, or a momentum of the own gradients, is nothing that is
-    known of later steps: what is made of them has a part of the earlier ones in it.
-    """
-    first = min(case.key.step for case in context.cases)
-    start = context.select(tuple(c for c in context.cases if c.key.step == first))
-    shown = context.evidence.observed.metric_paths
-    keeps = any(
-        not info.synchronised and info.path not in shown
-        for info in context.infos.values()
-    )
-    if not keeps or len(start.cases) == len(context.cases):
-        return None
-    best = find_full(start, list_hypotheses(start))
-    if best is None:
-        return None
-    told = _adopt(start, best)
-    words = f"{told.detail}; what replicas keep of this step is in the later ones"
-    return replace(told, cases=context.cases, detail=words)
-
-
-def _explain_numbers(context: Context) -> tuple[Explained, ...]:
-    """What leaves nothing of numbers that neither gradients nor examples lead.
-
-    What is wrong beside one, such as a count of steps, follows from it, wherever it is.
-    """
-    part, left = _part_by_path(context, find_counts(context.evidence))
-    if not (part.cases and left and _are_beside(left, part.cases)):
-        return ()
-    causes = explain_cases(part)
-    return causes if all(map(_leaves_nothing, causes)) else ()
-
-
-def _explain_kept(context: Context) -> tuple[Explained, ...]:
-    """What leaves nothing of the state by which a program by hand takes its steps.
-
-    What trains follows from that state, as it does from slots, on each replica where
-    that is wrong. So does what is wrong beside state that is made of all gradients and
-    is no variable's own, such as a mean of norms or a preconditioner.
-    """
-    part, left = _part_by_path(context, context.evidence.subject.kept)
-    replicas = _find_replicas(part.cases)
-    if not (part.cases and left and replicas <= _find_replicas(left)):
-        return ()
-    causes = explain_cases(part)
-    told = tuple(filter(_leaves_nothing, causes))
-    named = [case for cause in told for case in cause.cases]
-    left += [c for cause in causes if cause not in told for c in cause.cases]
-    is_led = _are_of_all(context, named) and _are_beside(left, named)
-    return told if is_led or len(told) == len(causes) else ()
-
-
-def _part_by_path(
-    context: Context, paths: Collection[str]
-) -> tuple[Context, list[Pair]]:
-    """What is wrong with some variables, and with the others."""
-    part = tuple(c for c in context.cases if c.key.variable in paths)
-    left = [c for c in context.cases if c.key.variable not in paths]
-    return context.select(part), left
-
-
-def _leaves_nothing(cause: Explained) -> bool:
-    return cause.confidence >= ALL and cause.code != "unexplained"
-
-
-def _explain_count(context: Context) -> tuple[Explained, ...]:
-    """What leaves nothing of a count in the first step in which anything is wrong.
-
-    A count that begins anew at some number does so in other steps then, so that no one
-    way to count explains all of it. What else is wrong is made of it.
-    """
-    first = min(case.key.step for case in context.cases)
-    numbers = find_counts(context.evidence)
-    start = context.select(
-        tuple(
-            case
-            for case in context.cases
-            if case.key.variable in numbers and case.key.step == first
-        )
-    )
-    paths = {case.key.variable for case in start.cases}
-    cases = tuple(case for case in context.cases if case.key.variable in paths)
-    if not start.cases or len(start.cases) == len(cases):
-        return ()
-    whole = context.select(cases)
-    if find_full(whole, list_hypotheses(whole)) is not None:
-        return ()
-    best = find_full(start, list_hypotheses(start))
-    if best is None:
-        return ()
-    told = _adopt(start, best)
-    words = f"{told.detail}; what it is later, and what is made of it, follows"
-    return (replace(told, cases=cases, detail=words),)
-
-
-def _are_beside(cases: Sequence[Pair], others: Sequence[Pair]) -> bool:
-    """Whether each value is of a step and replica of which others are."""
-    places = {(case.key.step, case.key.replica) for case in others}
-    return all((case.key.step, case.key.replica) in places for case in cases)
-
-
-def _find_replicas(cases: Sequence[Pair]) -> set[int]:
-    return {case.key.replica for case in cases}
-
-
-def _are_of_all(context: Context, cases: Sequence[Pair]) -> bool:
-    """Whether some state is no variable's own: none that is trained has its shape."""
-    infos = context.infos.values()
-    shapes = {v.shape for v in infos if v.role == "variable" and v.trainable}
-    return any(context.infos[c.key.variable].shape not in shapes for c in cases)
 
 
 def _find_best(context: Context) -> Ranked | None:
@@ -345,23 +217,3 @@ def _is_named(context: Context, best: Ranked) -> bool:
     """
     open_to_all = describe_constraint(context) or describe_exchange(context)
     return best.accepted and (best.full or not open_to_all)
-
-
-def _adopt(context: Context, best: Ranked) -> Explained:
-    cause = best.hypothesis
-    return replace(
-        explain_all(context, cause.code, cause.detail, best.confidence),
-        phase=cause.phase or context.phase,
-        replicas=cause.replicas,
-        ratio=cause.ratio,
-        advice=cause.advice,
-        foretells=cause.foretells,
-    )
-
-
-def _list_beside(context: Context, best: Ranked) -> Iterator[Explained]:
-    """The second mistake that a cause has in what it foretells, if there is one."""
-    cause = best.hypothesis.beside
-    if cause is not None:
-        part = context.select(tuple(context.cases[n] for n in sorted(cause.predicted)))
-        yield _adopt(part, replace(best, hypothesis=cause))
