@@ -10,6 +10,7 @@ import os
 from argparse import ArgumentTypeError
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +154,7 @@ def pytest_runtest_makereport(
     if call.excinfo is not None and report.failed:
         if isinstance(call.excinfo.value, (BadInputError, ClusterError)):
             setattr(report, BROKEN, True)
-        _explain_failure(report, call.excinfo, verdicts)
+        _explain_failure(report, call.excinfo, verdicts, item)
     # One report carries them: a test with subtests has several of its call.
     if call.when == "teardown" and verdicts:
         from distbench.verdict.document import verdict_to_json
@@ -178,10 +179,12 @@ def _explain_failure(
     report: pytest.TestReport,
     excinfo: pytest.ExceptionInfo[BaseException],
     verdicts: Sequence[Verdict],
+    item: pytest.Item,
 ) -> None:
     from distbench.errors import BadInputError, ClusterError, VerdictFailedError
 
     error = excinfo.value
+    failed: list[Verdict] = []
     if isinstance(error, (VerdictFailedError, BadInputError, ClusterError)):
         # The message says it all; our own source lines would only hide it. It comes
         # first, as pytest's summary has its first line, and the place is told as
@@ -190,13 +193,32 @@ def _explain_failure(
         report.longrepr = f"{error}\n\n{place}"
         if isinstance(error, ClusterError) and error.detail:
             report.sections.append(("distbench: tasks", error.detail))
+        if isinstance(error, VerdictFailedError):
+            failed += _find_verdicts(excinfo, ())  # the one that raised it
     elif isinstance(error, AssertionError):
         from distbench.verdict import describe_verdict
 
-        failed = [v for v in _find_verdicts(excinfo, verdicts) if not v]
+        failed += [v for v in _find_verdicts(excinfo, verdicts) if not v]
         # The frame holds what the fixture handed out: another object, the same words.
         if told := dict.fromkeys(map(describe_verdict, failed)):
             report.sections.append(("distbench: diagnosis", "\n".join(told)))
+    named = [_name_test(verdict, item) for verdict in failed]
+    if lines := dict.fromkeys(chain.from_iterable(map(_tell_next, named))):
+        report.sections.append(("distbench: next", "\n".join(lines)))
+
+
+def _tell_next(verdict: Verdict) -> Iterator[str]:
+    """What there is to do about each finding that fails a test."""
+    from distbench.options import CheckOptions
+    from distbench.report.words import collect_findings, format_command, name_target
+
+    for sighting in collect_findings(verdict):
+        if sighting.finding.warning:
+            continue
+        run = sighting.runs[0]
+        yield f"read more  distbench explain {sighting.finding.code}"
+        target = name_target(verdict, run)
+        yield f"reproduce  {format_command(target, run, CheckOptions())}"
 
 
 def _find_users_line(excinfo: pytest.ExceptionInfo[BaseException]) -> str:

@@ -43,6 +43,9 @@ def test_a_failed_verdict_shows_the_diagnosis_and_no_traceback(
             "wrong: fail, missing-reduction",
             "*Let the optimizer aggregate.*",
             "*/test_*.py:2: VerdictFailedError",
+            "*distbench: next*",
+            "read more  distbench explain missing-reduction",
+            "reproduce  pytest *::test_it",
         ]
     )
     result.stdout.no_fnmatch_line("*raise VerdictFailedError*")
@@ -71,6 +74,8 @@ def test_a_failed_assertion_shows_the_diagnosis(
     if given or "status" not in line:
         result.stdout.fnmatch_lines(["*diagnosis*", "*Let the optimizer aggregate.*"])
         assert result.stdout.str().count("Let the optimizer aggregate.") == 1
+        result.stdout.fnmatch_lines(["*next*", "read more*", "reproduce  pytest *"])
+        assert result.stdout.str().count("reproduce") == 1
 
 
 def test_a_broken_cluster_shows_its_log(suite: pytest.Pytester) -> None:
@@ -147,6 +152,7 @@ def test_another_failure_stays_as_it_is(suite: pytest.Pytester) -> None:
     )
     result.assert_outcomes(failed=1)
     result.stdout.no_fnmatch_line("*diagnosis*")
+    result.stdout.no_fnmatch_line("*distbench: next*")
 
 
 def test_run_gives_results_by_task(suite: pytest.Pytester) -> None:
