@@ -139,8 +139,12 @@ class Judging:
         """The runs of a scenario that failed, after what its steps before that show."""
         steps = max((found.step for run in runs for found in run.findings), default=0)
         before = _Again({})
-        if steps > 0:
-            fewer = replace(item, scenario=replace(item.scenario, steps=steps))
+        scenario = item.scenario
+        # Steps in flight and a restored run count in another way, and what befell one
+        # of the steps had a run without it.
+        is_alike = not (scenario.faults or scenario.restore_from)
+        if 0 < steps < scenario.steps and scenario.in_flight == 1 and is_alike:
+            fewer = replace(item, scenario=replace(scenario, steps=steps))
             before = self._defer("with fewer steps", fewer, shelves)()
         for run in runs:
             judged = before.judged.get(run.tier)
@@ -152,7 +156,7 @@ class Judging:
             told = replace(
                 first,
                 seconds=first.seconds + run.seconds,
-                setup={**first.setup, "steps": item.scenario.steps},
+                setup={**first.setup, "steps": scenario.steps},
                 findings=(*first.findings, *run.findings),
                 detail=run.detail,
             )

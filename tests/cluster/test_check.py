@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,6 +123,20 @@ def test_what_is_wrong_before_a_step_raises_comes_first(
     assert run.findings[-1].step == 2
     assert run.setup["steps"] == 3
     assert "weights are too large" in run.detail
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"faults": "nan:replica:1@2"},
+        {"restore_from": "mirrored:2", "restore_after": 3, "steps": 2},
+    ],
+    ids=["fault", "restored"],
+)
+def test_steps_that_cannot_be_run_by_themselves_are_left(options: Any) -> None:
+    """What befell a step, or those before a restore: fewer steps are not the first."""
+    (run,) = _check("GivesUp", "mirrored:2", tier="bounded", **options).runs
+    assert [(f.code, f.step) for f in run.findings] == [("raises", 2)]
 
 
 def test_what_leaves_the_process_is_found_in_the_users_file() -> None:
