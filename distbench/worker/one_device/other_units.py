@@ -26,7 +26,8 @@ from distbench.trace import (
     Trace,
     change_numbers,
 )
-from distbench.trace.numbers import densify, is_finite
+from distbench.trace.dtypes import is_whole
+from distbench.trace.numbers import Array, densify, is_finite
 from distbench.trace.units import list_factors
 from distbench.worker.one_device.fed import FedSteps
 from distbench.worker.one_device.reference import Reference
@@ -58,7 +59,7 @@ class _Multiplied:
 def try_units(
     reference: Reference, tier: Tier, recorded: Trace, observed: Trace
 ) -> tuple[Trace, ...]:
-    """What comes out otherwise where a part of the state is twice as large.
+    """What comes out otherwise where a part of the state is as the cluster holds it.
 
     Args:
         reference: Ran all steps of the tier before.
@@ -80,7 +81,8 @@ def try_units(
         plain = _run(reference, tier, {})
         changed: dict[str, Recorded] = {}
         for path in factors:
-            moved = _run(reference, tier, {path: _TWICE})
+            # By less or more another side of a limit may be seen than is at stake.
+            moved = _run(reference, tier, {path: factors[path]})
             changed[path] = {
                 key: value
                 for key, value in moved.items()
@@ -139,16 +141,18 @@ def _undoes(
     """Whether steps leave the same in other units, of gradients of two sizes."""
     if gradients is None or not factors or not reference.session.tapped:
         return False
-    # Which unit is the larger one on the cluster does not matter.
+    times = _choose_times(recorded, factors, gradients.part)
+    if times is None:
+        return False
     units = {
-        path: _TWICE if factor == gradients.part else 1 / _TWICE
+        path: times if factor == gradients.part else 1 / times
         for path, factor in factors.items()
     }
     fed = _Fed(FedSteps(reference.session), recorded, gradients)
     tried = False
     for size in (1.0, LARGER):
         plain = _run(reference, tier, {}, fed.multiply(size, size))
-        moved = _run(reference, tier, units, fed.multiply(size, size * _TWICE))
+        moved = _run(reference, tier, units, fed.multiply(size, size * times))
         for step in range(recorded.steps):
             keys = [key for key in plain if key.step == step and key.phase in STATE]
             # What overflows is no measure, as of gradients that are too large.
@@ -160,6 +164,23 @@ def _undoes(
                 if not have_same_bits(due, moved[key]):
                     return False
     return tried
+
+
+def _choose_times(
+    recorded: Trace, factors: Mapping[str, float], part: float
+) -> float | None:
+    """By what gradients in other units are multiplied: twice, or half of it.
+
+    Which unit is the larger one on the cluster does not matter, but half of a whole
+    number may be none: so None where some would be halved either way.
+    """
+    for times in (_TWICE, 1 / _TWICE):
+        halved = {
+            path for path, factor in factors.items() if (factor == part) == (times < 1)
+        }
+        if not any(is_whole(recorded.dtypes[path]) for path in halved):
+            return times
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +234,9 @@ def _run(
 
 
 def _multiply(value: Any, times: float) -> Any:
-    if times == 1:
-        return value
-    return change_numbers(
-        value, lambda array: np.asarray(array * array.dtype.type(times))
-    )
+    def multiply(array: Array) -> Array:
+        if is_whole(array.dtype.name):
+            return np.asarray(np.rint(array * times), array.dtype)
+        return np.asarray(array * array.dtype.type(times))
+
+    return value if times == 1 else change_numbers(value, multiply)
