@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import keras2, tf
-from distbench.samples.program import TRAINED
+from distbench.samples.program import TRAINED, Program
 from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.units import (
     MeansByHand,
@@ -186,3 +186,32 @@ class CountedBesideLargerRate(MeanWithLargerRate):
     def apply(self, gradients):
         super().apply(gradients)
         self.seen.assign_add(tf.constant(12.0))
+
+
+@fault(
+    "mean-instead-of-sum",
+    "variable",
+    ("last",),
+    like="keras-team/keras#20541",
+    clusters=WIDE,
+)
+class LimitedByShare(Program):
+    """Losses count less behind a large one, of which the mean of the shares is kept.
+
+    No loss of the run is as large, but twice one is.
+    """
+
+    limit = 5.0
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.last = make_averaged("last", ())
+
+    def variables(self):
+        return [*self.trained(), self.last]
+
+    def reduce_losses(self, losses, batch):
+        loss = super().reduce_losses(losses, batch)
+        weight = tf.minimum(1.0, self.limit / tf.maximum(self.last, 1e-6))
+        self.last.assign(loss)
+        return weight * loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from distbench.samples.lazy import keras2, tf
+from distbench.samples.optimizers import optimizer
 from distbench.samples.program import ByHand, Program
 from distbench.samples.replicas import all_reduce, change_joined, count_replicas
 from distbench.unusual.program import unusual
@@ -130,6 +131,29 @@ class MeansByHand(ByHand):
     def count(self):
         """How often what is kept counts in the sum."""
         return count_replicas()
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"), workload="linear")
+@optimizer("SGD", 0.05)
+class MeansTimesKeptCount:
+    """Gradients are averaged; the rule takes them times a whole number that is kept."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.replicas = tf.Variable(
+            count_replicas(),
+            name="replicas",
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def _aggregate_gradients(self, grads_and_vars):
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        return zip(all_reduce("mean", gradients), variables, strict=True)
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        total = tf.cast(self.replicas, grad.dtype) * grad
+        return super()._resource_apply_dense(total, var, apply_state)
 
 
 @unusual()

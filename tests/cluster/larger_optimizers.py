@@ -27,6 +27,21 @@ class _SumsFirst(tf_keras.optimizers.legacy.SGD):
         return super().apply_gradients(pairs, name, **options)
 
 
+class _AsksForANorm(tf_keras.optimizers.legacy.SGD):
+    """Its base reduces the gradients; of all replicas' it wants to know one number."""
+
+    def apply_gradients(self, grads_and_vars, name=None, **options):
+        pairs = list(grads_and_vars)
+        size = tf.add_n([tf.reduce_sum(gradient**2) for gradient, _ in pairs])
+        context = tf.distribute.get_replica_context()
+        self.size = context.all_reduce("SUM", tf.stop_gradient(size))
+        return super().apply_gradients(pairs, name, **options)
+
+
+def make_asks_for_a_norm():
+    return _AsksForANorm(0.01)
+
+
 def make_clips_first():
     return _ClipsFirst(0.01)
 

@@ -12,6 +12,7 @@ from distbench.verdict import Run
 
 pytestmark = pytest.mark.cluster
 _FAMILIES = Path(__file__).with_name("family_subjects.py")
+_OPTIMIZERS = Path(__file__).with_name("larger_optimizers.py")
 _PATHS = Path(__file__).with_name("subjects.py")
 
 
@@ -45,6 +46,7 @@ def test_large_gradients_that_are_summed_pass() -> None:
         (f"{_PATHS}:make_adam", "aggregator"),
         (f"{_FAMILIES}:make_keras2_adam", "default"),
         (f"{_FAMILIES}:make_keras3_adam", "default"),
+        (f"{_OPTIMIZERS}:make_asks_for_a_norm", "default"),
     ],
 )
 def test_what_keras_or_the_bench_reduces_is_not_run_again(

@@ -67,8 +67,9 @@ class Exchanged:
             by an optimizer: shards that go on from its updates are known otherwise.
         may_reduce_again: Whether one may have been given what another one gave, in the
             step itself.
-        reduces_at: The line of the subject's own code that called one after the first
-            gradient; empty where an optimizer of Keras, or the bench, did alone.
+        reduces_at: The line of the subject's own code that first called one with more
+            than a number after a gradient; empty where an optimizer of Keras, or the
+            bench, did alone.
     """
 
     def __init__(self, board: TapBoard) -> None:
@@ -188,7 +189,9 @@ class Exchanged:
             taken = tf.nest.flatten(call.arguments["value"])
             if self._mode == "noticed":
                 self._notice_again(taken)
-                if asked and not self.reduces_at:
+                # A lone number is a norm or a count, and no gradient.
+                are_many = any(t.shape.rank != 0 for t in _list_tensors(taken))
+                if asked and are_many and not self.reduces_at:
                     self.reduces_at = name_own_line()
             self._is_inside = True
             try:
