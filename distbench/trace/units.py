@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from distbench.trace import INITIAL, WHOLE, Trace, TraceKey, VariableInfo
 from distbench.trace.dtypes import find_digits, is_whole
-from distbench.trace.numbers import Array, are_equal, densify, measure_size
+from distbench.trace.numbers import (
+    Array,
+    are_equal,
+    densify,
+    measure_distance,
+    measure_size,
+)
 
 _NEAR = 1e-3
 """What a factor leaves, as a share of the size: what a free run rounds is far less."""
@@ -33,29 +41,50 @@ def list_factors(observed: Trace, reference: Trace) -> dict[str, float]:
 
 
 def _find_factor(observed: Trace, reference: Trace, info: VariableInfo) -> float | None:
-    held, due = [], []
-    for step in range(INITIAL, observed.steps):
-        key = TraceKey(step=step, phase=info.role, variable=info.path)
-        whole = reference.get(key.at(WHOLE))
-        found = [observed.get(key.at(r)) for r in range(observed.replicas)]
-        copies = [densify(copy) for copy in found if copy is not None]
-        if whole is None or not copies:
-            return None
-        expected = densify(whole)
-        if step == INITIAL and all(are_equal(copy, expected) for copy in copies):
-            continue  # what is overwritten may begin with anything
-        for copy in copies:
-            if copy.shape != expected.shape:
-                return None
-            held.append(copy.ravel())
-            due.append(expected.ravel())
-    if not held or observed.replicas == 1:
+    """What all copies are so many times; large ones are held one after the other."""
+    if observed.replicas == 1:
         return None
-    seen, wanted = np.concatenate(held), np.concatenate(due)
-    parts = (1 / observed.replicas, float(observed.replicas))
-    return next((part for part in parts if _are_near(seen, part * wanted)), None)
+    keys = [
+        TraceKey(step=step, phase=info.role, variable=info.path)
+        for step in range(INITIAL, observed.steps)
+    ]
+    if _begin_alike(observed, reference, keys[0]):
+        del keys[0]  # what is overwritten may begin with anything
+    sizes = [measure_size(due) for key in keys for due in _read(reference, key, WHOLE)]
+    if len(sizes) < len(keys):
+        return None
+    size = max(sizes, default=0.0)
+    parts = [1 / observed.replicas, float(observed.replicas)]
+    for key in keys:
+        (due,) = _read(reference, key, WHOLE)
+        copy = None
+        for copy in _read(observed, key, *range(observed.replicas)):
+            parts = [part for part in parts if _are_near(copy, part, due, size)]
+            if not parts:
+                return None
+        if copy is None:
+            return None
+    return parts[0] if 0 < size < np.inf else None
 
 
-def _are_near(seen: Array, due: Array) -> bool:
-    size = measure_size(due)
-    return 0 < size < np.inf and measure_size(seen - due) <= _NEAR * size
+def _begin_alike(observed: Trace, reference: Trace, key: TraceKey) -> bool:
+    alike = [
+        are_equal(copy, due)
+        for due in _read(reference, key, WHOLE)
+        for copy in _read(observed, key, *range(observed.replicas))
+    ]
+    return bool(alike) and all(alike)
+
+
+def _read(trace: Trace, key: TraceKey, *replicas: int) -> Iterator[Array]:
+    """What there is of a value on each of some replicas."""
+    for replica in replicas:
+        value = trace.get(key.at(replica))
+        if value is not None:
+            yield densify(value)
+
+
+def _are_near(copy: Array, part: float, due: Array, size: float) -> bool:
+    if copy.shape != due.shape:
+        return False
+    return measure_distance(copy, part * due) <= _NEAR * part * size
