@@ -91,12 +91,14 @@ def _join(tier: Tier, found: Judgement, seen: Mapping[Tier, Evidence]) -> Judgem
     infos = seen["free"].observed.by_path
     is_trained = any(path in infos and _is_trained(infos[path]) for path in state)
     # What one device makes of other units is proved bit by bit; that each replica does
-    # the same shows where a step starts in its units.
-    is_other_rule = any(
-        _is_wrong(pair, STATE) and pair.relation == "follows"
-        for pair in mixed.compared
-        if pair.variable not in state
+    # the same shows where a step starts in its units, or, if what a program sets before
+    # a step is in units of the cluster there too, by what comes out.
+    rest = [p for p in mixed.compared if p.phase in STATE and p.variable not in state]
+    by_rule, by_outcome = (
+        [pair.wrong for pair in rest if pair.relation == relation]
+        for relation in ("follows", _AGAINST_ONE)
     )
+    is_other_rule = any(by_rule) and (any(by_outcome) or not by_outcome)
     are_undone = all(_is_undone(pair, tried[path]) for pair in others for path in taken)
     if not taken or is_trained or is_other_rule or not are_undone:
         return found

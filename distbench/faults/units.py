@@ -7,6 +7,7 @@ from distbench.samples.lazy import keras2, tf
 from distbench.samples.program import TRAINED, Program
 from distbench.samples.replicas import all_reduce, count_replicas, update
 from distbench.unusual.units import (
+    LargerRateSetBetween,
     MeansByHand,
     MeansKept,
     MeanWithLargerRate,
@@ -215,3 +216,11 @@ class LimitedByShare(Program):
         weight = tf.minimum(1.0, self.limit / tf.maximum(self.last, 1e-6))
         self.last.assign(loss)
         return weight * loss
+
+
+@_rate
+class LargerRateOfSumsSetBetween(LargerRateSetBetween):
+    """Gradients are added up; the rate, times the replicas, is set before a step."""
+
+    def apply(self, gradients):
+        self._optimizer.apply_gradients(zip(gradients, self.trained(), strict=True))

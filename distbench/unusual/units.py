@@ -243,3 +243,11 @@ class MeanWithLargerRate(Program):
             zip(all_reduce("mean", gradients), self.trained(), strict=True),
             skip_gradients_aggregation=True,
         )
+
+
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class LargerRateSetBetween(MeanWithLargerRate):
+    """The rate, times the replicas, is set before each step, as callbacks do."""
+
+    def before_step(self, step):
+        self._optimizer.learning_rate.assign(0.05 * count_replicas() * 0.9**step)

@@ -38,7 +38,7 @@ from distbench.worker.taps.given import select_gradients
 
 _TWICE = 2.0
 Run: TypeAlias = Callable[[Reference, int, Any], None]
-"""Takes a step on the global batch, by its number, from where the session is."""
+"""Takes a step on the global batch that has begun, from where the session is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ class _Fed:
                 for at, value in found.items()
             }
             with self.steps.feed(given, batch) as by:
-                reference.run_whole(step, batch, by)
+                reference.take_whole(step, batch, by)
 
         return run
 
@@ -216,21 +216,43 @@ def _run(
     reference: Reference,
     tier: Tier,
     moved: Mapping[str, float],
-    run: Run = Reference.run_whole,
+    run: Run = Reference.take_whole,
 ) -> Recorded:
     """What steps leave that start with so many times some parts of the state."""
     session = reference.session
     values = session.make_values()
     for step, batch, before in reference.list_steps(tier):
-        start: State = {
-            key: _multiply(array, moved.get(key[0], 1.0))
-            for key, array in before.items()
-        }
-        session.restore_state(start)
+        _begin(reference, step, before, moved)
         run(reference, step, batch)
         session.collect_taps(step, values, replica=WHOLE)
         session.collect_state(step, session.read_state(), values, replica=WHOLE)
     return values
+
+
+def _begin(
+    reference: Reference, step: int, before: State, moved: Mapping[str, float]
+) -> None:
+    """Begin a step with so many times some parts of the state.
+
+    What a program sets before a step, such as a rate of that step, it sets to its own
+    units, whatever was there.
+    """
+    session = reference.session
+
+    def begin(state: State) -> State:
+        session.restore_state(state)
+        reference.begin_whole(step)
+        return session.read_state()
+
+    due = {k: _multiply(array, moved.get(k[0], 1.0)) for k, array in before.items()}
+    if not (moved and session.program.acts_between_steps):
+        begin(due)
+        return
+    plain, begun = begin(before), begin(due)
+    for key in begun:
+        if key[0] in moved and have_same_bits(begun[key], plain[key]):
+            begun[key] = _multiply(plain[key], moved[key[0]])
+    session.restore_state(begun)
 
 
 def _multiply(value: Any, times: float) -> Any:

@@ -159,8 +159,16 @@ class Reference:
 
     def run_whole(self, step: int, batch: Any, by: Step | None = None) -> None:
         """One step on the global batch, by its own trace or by another one."""
+        self.begin_whole(step)
+        self.take_whole(step, batch, by)
+
+    def begin_whole(self, step: int) -> None:
+        """What a program does before a step on the global batch."""
         self.session.program.replicas = 1
         self.session.begin_step(step)
+
+    def take_whole(self, step: int, batch: Any, by: Step | None = None) -> None:
+        """A step on the global batch that has begun."""
         by = by or self._left_out.find_whole(step, batch) or self._whole
         self.session.run(by, [batch])
 
