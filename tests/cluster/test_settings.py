@@ -169,3 +169,34 @@ def test_settings_are_others_for_a_while() -> None:
     assert before == after
     assert taken == others.keys()
     assert inside == {**before, **others}
+
+
+def _change_a_table() -> tuple[int, frozenset[str]]:
+    """Runs in a task: how often an optimizer is asked while a list is set, and what is."""
+    import tf_keras
+
+    from distbench.worker.families.other_settings import change_settings
+
+    class Table(tf_keras.optimizers.SGD):
+        """Has a rate for each step."""
+
+        def __init__(self):
+            super().__init__(0.1)
+            self.rates, self.asked = [0.1 / (1 + n) for n in range(500)], 0
+
+        def get_config(self):
+            self.asked += 1
+            return {"rates": self.rates}
+
+    table = Table()
+    others = {f"0.rates.{n}": 2 * rate for n, rate in enumerate(table.rates)}
+    with change_settings([table], others) as taken:
+        asked = table.asked
+    return asked, taken
+
+
+def test_what_a_list_has_is_set_at_once() -> None:
+    """One after the other took minutes of a schedule that is a table."""
+    [(asked, taken)] = distbench.run(_change_a_table, "one").values()
+    assert len(taken) == 500
+    assert asked < 10

@@ -37,9 +37,8 @@ def change_settings(
     """
     told, changed = list_told(optimizers), list[_Kept]()
     try:
-        for path, value in settings.items():
-            if path in told:
-                changed.extend(_change(optimizers, path, told[path], value))
+        for together in _group({p: told[p] for p in settings if p in told}):
+            changed.extend(_change(optimizers, together, settings))
         yield _list_taken(optimizers, settings)
     finally:
         for kept in reversed(changed):
@@ -55,21 +54,38 @@ def _list_taken(optimizers: Sequence[Any], settings: Settings) -> frozenset[str]
     )
 
 
+def _group(told: Mapping[str, Told]) -> Iterator[Mapping[str, Told]]:
+    """Settings by where they are told: those of a list, maybe thousands, together."""
+    groups: dict[tuple[int, tuple[Any, ...]], dict[str, Told]] = {}
+    for path, each in told.items():
+        is_item = isinstance(each.keys[-1], int)
+        place = id(each.owner), each.keys[:-1] if is_item else each.keys
+        groups.setdefault(place, {})[path] = each
+    yield from groups.values()
+
+
 def _change(
-    optimizers: Sequence[Any], path: str, told: Told, value: Setting
+    optimizers: Sequence[Any], together: Mapping[str, Told], settings: Settings
 ) -> Sequence[_Kept]:
-    """Set the attribute that a setting is told from; none where nobody knows which.
+    """Set the attribute that settings are told from; none where nobody knows which.
 
     What is kept under another name is known by what the optimizer tells after that.
     """
-    for name, keys in _list_places(told):
+    wanted = {path: settings[path] for path in together}
+    first = next(iter(together.values()))
+    owner = first.owner
+    for name, keys in _list_places(first):
         with suppress(Exception):  # there may be no such attribute, or a method
-            given, held = getattr(told.owner, name), {**get_attributes(told.owner)}
-            kept: _Kept = (told.owner, name, given, held)
+            given, held = getattr(owner, name), {**get_attributes(owner)}
+            kept: _Kept = (owner, name, given, held)
             # A property may refuse what is assigned.
             with suppress(Exception):
-                setattr(told.owner, name, _replace(given, keys, value))
-            if _list_taken(optimizers, {path: value}):
+                changed = given
+                for path, told in together.items():
+                    place = (*keys[:-1], told.keys[-1]) if keys else ()
+                    changed = _replace(changed, place, wanted[path])
+                setattr(owner, name, changed)
+            if _list_taken(optimizers, wanted) == wanted.keys():
                 return [kept]
             _put_back(kept)
     return []
