@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+")
+"""As Python shows objects; a number that somebody writes so has no `at` before it."""
 
 
 def strip_addresses(text: str) -> str:

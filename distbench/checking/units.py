@@ -37,6 +37,8 @@ from distbench.verdict import Status
 _OTHER: dict[Tier, Tier] = {"exact": "free", "bounded": "free", "free": "bounded"}
 """Steps start from one device's state in the one, in the other from what is there."""
 _AGAINST_ONE = "reference"
+_RAISED = ""
+"""In the place of a variable that shows what some state is."""
 _MORE = 4.0
 """What mixed units do has to be so many times what the run that goes on could hide."""
 
@@ -102,7 +104,7 @@ def _join(tier: Tier, found: Judgement, seen: Mapping[Tier, Evidence]) -> Judgem
     are_undone = all(_is_undone(pair, tried[path]) for pair in others for path in taken)
     if not taken or is_trained or is_other_rule or not are_undone:
         return found
-    note = _tell([tried[path] for path in taken], others)
+    note = _tell([unit for path, unit in tried.items() if path in taken], others)
     message = "; ".join(filter(None, (found.message, note)))
     if left := state - taken:
         findings = tuple(each for each in found.findings if left & {*each.variables})
@@ -219,7 +221,8 @@ def _list_readers(
     All that is otherwise has to be so by far more than the run that goes on from its
     own could hide: then it would show there if the state were wrong as well.
     """
-    found: set[str] = set()
+    # A step that raises minds what the state is, and on the cluster none does.
+    found = {_RAISED} if moved.notes["raises"] else set[str]()
     for key, value in moved.select():
         bound = bounds.get((key.step, key.phase, key.variable))
         due = reference.get(key)

@@ -172,7 +172,7 @@ def test_settings_are_others_for_a_while() -> None:
 
 
 def _change_a_table() -> tuple[int, frozenset[str]]:
-    """Runs in a task: how often an optimizer is asked while a list is set, and what is."""
+    """Runs in a task: how often an optimizer is asked while a list is set; what is."""
     import tf_keras
 
     from distbench.worker.families.other_settings import change_settings

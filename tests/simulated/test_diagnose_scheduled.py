@@ -238,3 +238,16 @@ def test_no_turn_comes_where_no_step_moves_a_slot() -> None:
     assert first.phase == "slot"
     assert "no step of the run moves it" in first.explanation
     assert "a period that is longer" in first.explanation
+
+
+def test_a_slot_that_no_step_moves_is_named_beside_one_that_takes_turns() -> None:
+    def change(new, old, applied, run):
+        still = f"momentum/{BIAS}"
+        slots = {p for p in old if p.startswith("momentum/") and run.step % 2}
+        return {**new, **{path: old[path] for path in {*slots, still}}}
+
+    evidence = observe(Fault(update=change), replicas=1, steps=4, rule=MOMENTUM)
+    told = [f for f in judge(evidence).findings if f.phase == "slot"]
+    named = " ".join(finding.explanation for finding in told)
+    assert f"no step of the run moves 'momentum/{BIAS}' here" in named, named
+    assert "the turn of the others comes in other steps" in named

@@ -76,6 +76,15 @@ def test_wrong_sums_are_reduced_as_well(others: Combine, code: str) -> None:
     assert ("while other variables" in own.explanation) == (code[0] == "v")
 
 
+def test_a_number_that_is_averaged_is_reduced_as_well() -> None:
+    """What one element has in several steps is no sign."""
+    rest = dict.fromkeys((KERNEL, HEAD, TABLE), go_on_alone)
+    evidence = observe(make_fault({**rest, BIAS: average}), replicas=2, width=1)
+    codes = {f.variables[0]: f.code for f in judge(evidence).findings}
+    assert codes[KERNEL] == "variable-not-reduced"
+    assert codes[BIAS] == "mean-instead-of-sum"
+
+
 @pytest.mark.first(2)
 @pytest.mark.parametrize("replicas", [2, 3])
 @pytest.mark.parametrize(

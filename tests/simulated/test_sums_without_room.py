@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gradient_values import map_values, to_array
-from training_simulator import KERNEL, RIGHT, Fault, Setup, Simulation, observe
+from training_simulator import BIAS, KERNEL, RIGHT, Fault, Setup, Simulation, observe
 
 from distbench.compare.arrays.measure import BITWISE, Margin, measure_error
 from distbench.compare.arrays.pair import GLOBAL, Pair
@@ -249,6 +249,17 @@ def test_it_is_told_where_what_is_not_finite_comes_from(is_own):
     told = tell_where(replace(reference, values=spoilt), 1, KERNEL)
     assert ("in the data" in told) is is_own
     assert ("its gradient is finite" in told) is not is_own
+
+
+def test_another_gradient_that_a_rule_spreads_is_named():
+    reference = observe(replicas=2).reference
+    values = dict(reference.values)
+    for key, value in reference.values.items():
+        if (key.phase, key.variable) == ("local_gradient", BIAS):
+            values[key] = to_array(value) * np.nan
+    told = tell_where(replace(reference, values=values), 1, KERNEL)
+    assert told.startswith(f"the gradient of '{BIAS}' is not finite there")
+    assert "in the data" in told
 
 
 @pytest.mark.parametrize("odd", [np.inf, np.nan])

@@ -58,6 +58,11 @@ def test_where_objects_lie_in_memory_is_no_setting() -> None:
     assert path == "0.rule"
 
 
+def test_a_text_may_have_what_looks_like_an_address() -> None:
+    ((path, *_),) = find((0, {"0.mesh": "10x2"}), due={"0.mesh": "10x4"})
+    assert path == "0.mesh"
+
+
 def test_numbers_that_are_none_are_the_same() -> None:
     assert find((0, {"0.limit": math.nan}), due={"0.limit": math.nan}) == []
 

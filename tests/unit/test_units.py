@@ -41,7 +41,12 @@ ITEM = Planned(
 
 
 def make_evidence(
-    tier: Tier, factor: float = 0.5, *, gap: float = 1.0, path: str = "kept"
+    tier: Tier,
+    factor: float = 0.5,
+    *,
+    gap: float = 1.0,
+    path: str = "kept",
+    raises: bool = False,
 ) -> Evidence:
     """A run in which replicas hold so much of what one device holds.
 
@@ -61,7 +66,8 @@ def make_evidence(
         )
 
     unit = make("units", due + np.float32(gap), {"path": path, "factor": factor})
-    unit = replace(unit, notes={**unit.notes, "undone": [], "part": 1.0})
+    undone = {"undone": [], "part": 1.0, "raises": raises}
+    unit = replace(unit, notes={**unit.notes, **undone})
     return Evidence(
         tier=tier,
         observed=make("mwms:2", due, {}),
@@ -138,6 +144,31 @@ def test_state_in_other_units_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None
     judgement = judge(monkeypatch)
     assert (judgement.status, judgement.findings) == (Status.PASS, ())
     assert "'kept' holds 0.5 times what one device holds" in judgement.message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # One device minds what the state is, in its own way.
+        {"gap": 0.0, "raises": True},
+        # What is set before a step is in other units wherever the step starts.
+        {
+            "found": replace(
+                FOUND,
+                compared=(
+                    *FOUND.compared,
+                    compare("variable", "kernel", relation="follows"),
+                    compare("variable", "kernel", wrong=False),
+                ),
+            )
+        },
+    ],
+    ids=["raises", "set-before"],
+)
+def test_such_state_is_known_in_other_ways(
+    monkeypatch: pytest.MonkeyPatch, changes: Any
+) -> None:
+    assert judge(monkeypatch, **changes).status is Status.PASS
 
 
 @pytest.mark.parametrize(
@@ -253,7 +284,13 @@ def make_units(*paths: str, undone: Sequence[str], unread: str = "") -> Evidence
         replace(
             evidence.fed.units[0],
             values={} if path == unread else {key: due + 1},
-            notes={"path": path, "factor": 2.0, "undone": undone, "part": 0.5},
+            notes={
+                "path": path,
+                "factor": 2.0,
+                "undone": undone,
+                "part": 0.5,
+                "raises": False,
+            },
         )
         for path in paths
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.compare.arrays.pair import Pair
 from distbench.diagnose.clues.context import Context
+from distbench.diagnose.names import tell_more
 from distbench.trace.numbers import are_equal, densify
 
 _ADVICE = (
@@ -20,9 +21,21 @@ def name_turn(context: Context) -> tuple[str, str]:
     Args:
         context: Wrong values that stay as they were.
     """
-    if any(_moves(context, case) for case in context.cases):
+    moving: dict[str, bool] = {}
+    for case in context.cases:
+        path = case.key.variable
+        moving[path] = moving.get(path, False) or _moves(context, case)
+    still = [path for path, moves in moving.items() if not moves]
+    if not still:
         return ": its turn comes in other steps", ""
-    return ", and no step of the run moves it here", _ADVICE
+    if len(still) == len(moving):
+        return ", and no step of the run moves it here", _ADVICE
+    named = f"'{still[0]}'{tell_more(still)}"
+    return (
+        f": no step of the run moves {named} here, and the turn of the others comes in "
+        "other steps",
+        _ADVICE,
+    )
 
 
 def _moves(context: Context, case: Pair) -> bool:

@@ -127,18 +127,21 @@ def _is_combined(context: Context, variable: str) -> bool:
     """Whether replicas hold alike what they make of gradients that are not alike.
 
     Then a collective made it, and it is wrong for another reason. What has one size in
-    all elements is no such: signs may agree, and each replica may leave 0.
+    all elements and steps is no such: signs may agree, and each replica may leave 0.
     """
     observed = context.evidence.observed
+    sizes: list[Array] = []
+    is_alike = False
     for key, _ in observed.select(phase=context.phase, variable=variable, replica=0):
         held, own = (
             [densify(value) for value in observed.get_replicas(found)]
             for found in (key, replace(key, phase="local_gradient"))
         )
-        is_told = held and own and np.ptp(np.abs(held[0])) > 0
-        if is_told and _are_equal(held) and not _are_equal(own):
-            return True
-    return False
+        if held and own:
+            sizes.append(np.abs(held[0]).ravel())
+            is_alike |= _are_equal(held) and not _are_equal(own)
+    known = np.concatenate([np.empty(0), *sizes])
+    return is_alike and bool(known.size) and bool(np.ptp(known) > 0)
 
 
 def _are_equal(values: Sequence[Array]) -> bool:

@@ -92,16 +92,21 @@ def find_not_finite(reference: Trace) -> tuple[int, str] | None:
 
 
 def tell_where(reference: Trace, step: int, path: str) -> str:
-    """Where to look for what is not finite in a variable."""
-    own = [
-        value
-        for _, value in reference.select(
-            step=step, phase="local_gradient", variable=path, replica=WHOLE
-        )
-    ]
-    if own and all(map(is_finite, own)):
-        return "its gradient is finite, so look at what is made of that"
-    return "look for NaN and Inf in the data and in the loss"
+    """Where to look for what is not finite in a variable.
+
+    A rule may spread what the gradient of another one has, as a clip of all does.
+    """
+    finite: dict[str, bool] = {}
+    for key, value in reference.select(
+        step=step, phase="local_gradient", replica=WHOLE
+    ):
+        finite[key.variable] = is_finite(value) and finite.get(key.variable, True)
+    look = "look for NaN and Inf in the data and in the loss"
+    if not finite.get(path, False):
+        return look
+    for other in (name for name, is_right in finite.items() if not is_right):
+        return f"the gradient of '{other}' is not finite there, so {look}"
+    return "its gradient is finite, so look at what is made of that"
 
 
 def _became_infinite(reference: Trace, key: TraceKey, value: Value) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from distbench.trace.settings import Setting, Settings, are_one
@@ -16,8 +17,24 @@ from distbench.worker.families.settings import (
 )
 from distbench.worker.state.reachable import get_attributes
 
-_Kept = tuple[Any, str, Any, dict[str, Any]]
-"""An owner, one of its attributes, what this gave, and all that the owner had."""
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What an owner of settings was, and has been made of it.
+
+    Attributes:
+        owner: It.
+        name: The attribute that is set.
+        given: What that gave.
+        held: All that the owner had.
+        made: Attributes that were not there, and that its setter has made.
+    """
+
+    owner: Any
+    name: str
+    given: Any
+    held: Mapping[str, Any]
+    made: set[str] = field(default_factory=set)
 
 
 @contextmanager
@@ -77,7 +94,7 @@ def _change(
     for name, keys in _list_places(first):
         with suppress(Exception):  # there may be no such attribute, or a method
             given, held = getattr(owner, name), {**get_attributes(owner)}
-            kept: _Kept = (owner, name, given, held)
+            kept = _Kept(owner, name, given, held)
             # A property may refuse what is assigned.
             with suppress(Exception):
                 changed = given
@@ -85,6 +102,7 @@ def _change(
                     place = (*keys[:-1], told.keys[-1]) if keys else ()
                     changed = _replace(changed, place, wanted[path])
                 setattr(owner, name, changed)
+            kept.made.update(get_attributes(owner).keys() - held.keys())
             if _list_taken(optimizers, wanted) == wanted.keys():
                 return [kept]
             _put_back(kept)
@@ -92,14 +110,13 @@ def _change(
 
 
 def _put_back(kept: _Kept) -> None:
-    owner, name, given, held = kept
     with suppress(Exception):
-        setattr(owner, name, given)
-    now = get_attributes(owner)
-    if name not in held:
+        setattr(kept.owner, kept.name, kept.given)
+    now = get_attributes(kept.owner)
+    for name in kept.made:
         now.pop(name, None)
     # A property may keep something else than what it gives.
-    now.update(held)
+    now.update(kept.held)
 
 
 def _list_places(told: Told) -> Iterator[tuple[str, tuple[Any, ...]]]:

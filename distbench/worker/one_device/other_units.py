@@ -69,20 +69,28 @@ def try_units(
 
     Returns:
         As `WHOLE`, of each step, a trace for each part of the state of which replicas
-        hold N times one device's, or an N-th. Notes have its `path` and `factor`, and
-        of which variables gradients that are so many times (`part`) as large are
-        `undone` by the state: one device leaves the same, bit by bit, where both are in
-        other units, of gradients of this size and of larger ones.
+        hold N times one device's, or an N-th. Notes have its `path` and `factor`,
+        whether a step `raises` then, which none does on the cluster, and of which
+        variables gradients that are so many times (`part`) as large are `undone` by the
+        state: one device leaves the same, bit by bit, where both are in other units, of
+        gradients of this size and of larger ones.
     """
     factors = list_factors(observed, recorded) if tier == "free" else {}
     if not factors:
         return ()
+    changed: dict[str, Recorded] = {}
+    raising: set[str] = set()
+    undone: _Multiplied | None = None
     with suppress(SubjectError):
         plain = _run(reference, tier, {})
-        changed: dict[str, Recorded] = {}
-        for path in factors:
-            # By less or more another side of a limit may be seen than is at stake.
-            moved = _run(reference, tier, {path: factors[path]})
+        for path, factor in factors.items():
+            changed[path] = {}
+            try:
+                # By less or more another side of a limit may be seen than is at stake.
+                moved = _run(reference, tier, {path: factor})
+            except SubjectError:
+                raising.add(path)
+                continue
             changed[path] = {
                 key: value
                 for key, value in moved.items()
@@ -93,21 +101,20 @@ def try_units(
             }
         read = {path: factors[path] for path, found in changed.items() if found}
         gradients = _find_multiplied(recorded, observed)
-        undone = (
-            gradients if _undoes(reference, tier, recorded, read, gradients) else None
+        if _undoes(reference, tier, recorded, read, gradients):
+            undone = gradients
+    return tuple(
+        reference.make_trace(
+            "units",
+            found,
+            path=path,
+            factor=factors[path],
+            raises=path in raising,
+            undone=[] if undone is None else sorted(undone.paths),
+            part=1.0 if undone is None else undone.part,
         )
-        return tuple(
-            reference.make_trace(
-                "units",
-                found,
-                path=path,
-                factor=factors[path],
-                undone=[] if undone is None else sorted(undone.paths),
-                part=1.0 if undone is None else undone.part,
-            )
-            for path, found in changed.items()
-        )
-    return ()
+        for path, found in changed.items()
+    )
 
 
 def _find_multiplied(recorded: Trace, observed: Trace) -> _Multiplied | None:
