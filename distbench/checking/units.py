@@ -190,11 +190,11 @@ def _list_taken(
         wrong: Paths of the state that is wrong there.
         tried: By path, what one device makes otherwise.
     """
-    bounds = {
-        (pair.step, pair.phase, pair.variable): pair.bound
-        for pair in free.compared
-        if pair.relation == _AGAINST_ONE and (not pair.wrong or pair.variable in tried)
-    }
+    bounds: dict[tuple[int, str, str], float] = {}
+    for pair in free.compared:
+        if pair.relation == _AGAINST_ONE and (not pair.wrong or pair.variable in tried):
+            place = (pair.step, pair.phase, pair.variable)
+            bounds[place] = max(pair.bound, bounds.get(place, 0.0))
     read = {
         path: _list_readers(reference, trace, bounds)
         for path, trace in tried.items()

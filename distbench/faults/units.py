@@ -155,6 +155,20 @@ class MeanWithLargerRateClipped(MeanWithLargerRate):
 
 
 @_rate
+class MeanWithLargerRateFloored(MeanWithLargerRate):
+    """Elements of the mean that are smaller than any of this run count as 0."""
+
+    def make_optimizer(self):
+        class Floored(keras2.SGD):
+            def update_step(self, gradient, variable):
+                dense = tf.convert_to_tensor(gradient)
+                kept = tf.where(tf.abs(dense) < 1e-5, tf.zeros_like(dense), dense)
+                super().update_step(kept, variable)
+
+        return Floored(0.05 * count_replicas(), momentum=0.9)
+
+
+@_rate
 class MeanWithLargerRateDecayed(MeanWithLargerRate):
     """Variables decay with the rate, N times as fast, by no more than is rounded."""
 

@@ -73,7 +73,7 @@ def try_units(
         whether a step `raises` then, which none does on the cluster, and of which
         variables gradients that are so many times (`part`) as large are `undone` by the
         state: one device leaves the same, bit by bit, where both are in other units, of
-        gradients of this size and of larger ones.
+        gradients of this size, of larger and of smaller ones.
     """
     factors = list_factors(observed, recorded) if tier == "free" else {}
     if not factors:
@@ -145,7 +145,10 @@ def _undoes(
     factors: Mapping[str, float],
     gradients: _Multiplied | None,
 ) -> bool:
-    """Whether steps leave the same in other units, of gradients of two sizes."""
+    """Whether steps leave the same in other units, of gradients of three sizes.
+
+    A limit is for larger ones than these, a floor for smaller ones.
+    """
     if gradients is None or not factors or not reference.session.tapped:
         return False
     times = _choose_times(recorded, factors, gradients.part)
@@ -157,7 +160,7 @@ def _undoes(
     }
     fed = _Fed(FedSteps(reference.session), recorded, gradients)
     tried = False
-    for size in (1.0, LARGER):
+    for size in (1.0, LARGER, 1 / LARGER):
         plain = _run(reference, tier, {}, fed.multiply(size, size))
         moved = _run(reference, tier, units, fed.multiply(size, size * times))
         for step in range(recorded.steps):
