@@ -156,6 +156,33 @@ class MeansTimesKeptCount:
         return super()._resource_apply_dense(total, var, apply_state)
 
 
+@unusual(clusters=("mirrored:2", "mwms:3"))
+class LargerRateSetInTheStep(ByHand):
+    """Means move the variables at a rate times the replicas, which the step sets."""
+
+    def build(self, strategy):
+        super().build(strategy)
+        self.factor, self.steps = (
+            tf.Variable(
+                initial,
+                name=name,
+                trainable=False,
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            )
+            for name, initial in (("factor", 1.0 * count_replicas()), ("steps", 0.0))
+        )
+
+    def variables(self):
+        return [*self.trained(), self.factor, self.steps]
+
+    def apply(self, gradients):
+        self.factor.assign(count_replicas() * 0.9**self.steps)
+        self.steps.assign_add(1.0)
+        means = all_reduce("mean", [tf.convert_to_tensor(each) for each in gradients])
+        for variable, mean in zip(self.trained(), means, strict=True):
+            self.update(variable, self.factor.read_value() * mean)
+
+
 @unusual()
 class MeansByGrowingRate(MeansByHand):
     """A function takes N times what is kept, at a rate that grows up to a limit."""

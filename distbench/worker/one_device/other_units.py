@@ -18,18 +18,22 @@ import numpy as np
 from distbench.evidence import Tier
 from distbench.scenario.choices import LARGER
 from distbench.trace import (
+    COMPUTED,
     STATE,
     SUMMED,
     WHOLE,
     Phase,
     Recorded,
     Trace,
+    TraceKey,
+    Value,
     change_numbers,
 )
 from distbench.trace.dtypes import is_whole
 from distbench.trace.numbers import Array, densify, is_finite
 from distbench.trace.units import list_factors
 from distbench.worker.one_device.fed import FedSteps
+from distbench.worker.one_device.held_state import take_holding
 from distbench.worker.one_device.reference import Reference
 from distbench.worker.process.failures import SubjectError
 from distbench.worker.state.values import are_near, have_same_bits
@@ -91,14 +95,13 @@ def try_units(
             except SubjectError:
                 raising.add(path)
                 continue
-            changed[path] = {
-                key: value
-                for key, value in moved.items()
-                if key.variable != path
-                and not have_same_bits(plain.get(key), value)
-                # What a step draws is no effect of what was moved.
-                and have_same_bits(recorded.get(key), plain[key])
-            }
+            changed[path] = _find_effects(plain, moved, recorded, path)
+            if not changed[path]:
+                # It may be read behind what the step itself assigns to it.
+                phases = (*COMPUTED, *STATE)
+                held = take_holding(reference, tier, observed, recorded, [path], phases)
+                if held is not None:
+                    changed[path] = _find_effects(plain, held.values, recorded, path)
         read = {path: factors[path] for path, found in changed.items() if found}
         gradients = _find_multiplied(recorded, observed)
         if _undoes(reference, tier, recorded, read, gradients):
@@ -115,6 +118,20 @@ def try_units(
         )
         for path, found in changed.items()
     )
+
+
+def _find_effects(
+    plain: Recorded, moved: Mapping[TraceKey, Value], recorded: Trace, path: str
+) -> Recorded:
+    """What comes out otherwise, besides some state itself."""
+    return {
+        key: value
+        for key, value in moved.items()
+        if key.variable != path
+        and not have_same_bits(plain.get(key), value)
+        # What a step draws is no effect of what was moved.
+        and have_same_bits(recorded.get(key), plain[key])
+    }
 
 
 def _find_multiplied(recorded: Trace, observed: Trace) -> _Multiplied | None:
