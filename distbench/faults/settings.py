@@ -44,3 +44,23 @@ class LimitOfStepsTimesReplicas(OwnRule):
 
     def get_config(self):
         return {**super().get_config(), "limit": self._most}
+
+
+@fault(
+    "update-repeated",
+    "variable",
+    ("table", "kernel", "bias"),
+    like="sql-machine-learning/elasticdl#89",
+    workload="embedding",
+)
+@optimizer("Optimizer", "OwnRule")
+class StepTakenByEachOfWorldSize(OwnRule):
+    """The variable moves once for each replica; how many there are is a setting."""
+
+    def update_variable(self, var, slot, grad):
+        for _ in range(count_replicas()):
+            done = super().update_variable(var, slot, grad)
+        return done
+
+    def get_config(self):
+        return {**super().get_config(), "world_size": count_replicas()}

@@ -23,6 +23,10 @@ F = np.float32
 _TOLD = "'times' of the optimizer is 2 on the cluster and 1 on one device"
 
 
+_OF_N = f"'times' of the optimizer is {N} on the cluster and 1 on one device"
+_UNTAKEN = ("0.times",)
+
+
 def keep(new, old, gradients, run):
     return new
 
@@ -30,6 +34,16 @@ def keep(new, old, gradients, run):
 def lengthen(new, old, gradients, run):
     """Takes steps that are twice as long: a setting, or the update twice."""
     return {**new, **{p: old[p] + F(2) * (new[p] - old[p]) for p in gradients}}
+
+
+def repeat(new, old, gradients, run):
+    """Takes steps that are N times as long."""
+    return {**new, **{p: old[p] + F(N) * (new[p] - old[p]) for p in gradients}}
+
+
+def divide(new, old, gradients, run):
+    """Divides by N what the sum leads to."""
+    return {**new, **{p: old[p] + (new[p] - old[p]) / F(N) for p in gradients}}
 
 
 def bend(new, old, gradients, run):
@@ -81,6 +95,7 @@ def find(
     configured: Fault | None = None,
     *,
     owners: Collection[str] = (),
+    untaken: Collection[str] = (),
 ) -> Judgement:
     """What is said where a setting differs.
 
@@ -89,13 +104,14 @@ def find(
         seen: What the setting is there.
         configured: What one device leads to with it; None where it takes it not.
         owners: Variables of which the cluster alone has a slot for it.
+        untaken: What one device was asked for with it, and could not take.
     """
     rule = Rule(name="momentum")
     evidence = note(observe(fault, rule=rule, replicas=N), seen)
     evidence = add_slots(evidence, owners)
     if configured is not None:
         run = observe(configured, rule=rule, replicas=N).observed
-        run = replace(run, notes={"untried": []})
+        run = replace(run, notes={"untried": [*untaken]})
         evidence = change_evidence(evidence, configured=run)
     return judge(evidence)
 
@@ -133,6 +149,38 @@ def test_one_that_was_not_tried_is_the_cause_of_steps_as_many_times_as_long() ->
     assert f"{_TOLD}, and the steps are 2 times as long" in finding.explanation
     (finding,) = find(Fault(update=lengthen), 3).findings
     assert finding.code == "update-repeated"
+
+
+@pytest.mark.parametrize(
+    ("update", "seen", "code", "words"),
+    [
+        (repeat, N, "update-repeated", f"{N} times as large; by as much a setting"),
+        (divide, 1 / N, "hyperparameter-differs", f"it is divided by N = {N}; by as"),
+    ],
+)
+def test_what_is_made_of_the_replicas_has_the_factors_of_their_mistakes(
+    update, seen, code, words
+) -> None:
+    (finding,) = find(Fault(update=update), seen, Fault(), untaken=_UNTAKEN).findings
+    assert finding.code == code
+    assert words in finding.explanation
+    assert "'times' of the optimizer is" in finding.explanation
+
+
+def test_another_factor_is_that_of_a_setting_which_one_device_cannot_take() -> None:
+    update = Fault(update=lengthen)
+    (finding,) = find(update, 2, Fault(), untaken=_UNTAKEN).findings
+    assert finding.code == "hyperparameter-differs"
+    assert "once for each" not in finding.explanation
+
+
+def test_one_that_nobody_was_asked_to_take_may_be_made_of_the_replicas() -> None:
+    (finding,) = find(Fault(update=repeat), N).findings
+    assert finding.code == "hyperparameter-differs"
+    assert (
+        f"{_OF_N}, and the steps are {N} times as long, as what is done once for"
+        in (finding.explanation)
+    )
 
 
 @pytest.mark.parametrize("seen", [True, "2", None, 0, -2])

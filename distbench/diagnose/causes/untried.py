@@ -7,7 +7,11 @@ from dataclasses import replace
 from distbench.diagnose.causes.explain import Explained, explain_all
 from distbench.diagnose.causes.rank import ALL
 from distbench.diagnose.clues.context import Context
-from distbench.diagnose.clues.settings import describe_settings, list_odd_owners
+from distbench.diagnose.clues.settings import (
+    describe_settings,
+    list_odd_owners,
+    list_untried,
+)
 from distbench.diagnose.hypotheses.settings import SET
 
 
@@ -21,7 +25,7 @@ def explain_by_untried(context: Context) -> Explained | None:
     Args:
         context: The wrong values of a phase that no cause explains whole.
     """
-    words = describe_settings(context.evidence, untried=True)
+    words = describe_settings(context.evidence, list_untried(context.evidence))
     if context.phase not in SET or not words:
         return None
     owners, infos = list_odd_owners(context.evidence), context.infos

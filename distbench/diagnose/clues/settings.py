@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from distbench.compare.arrays.ratio import are_same_factors
 from distbench.diagnose.names import name_replicas
 from distbench.evidence import Evidence
 from distbench.trace.settings import (
@@ -17,15 +18,18 @@ _MOST = 3
 """Settings that are told with their numbers."""
 
 
-def describe_settings(evidence: Evidence, *, untried: bool = False) -> str:
+def describe_settings(
+    evidence: Evidence, found: Sequence[OtherSetting] | None = None
+) -> str:
     """Which settings differ, and what they are; empty where none does.
 
     Args:
         evidence: What was seen.
-        untried: Whether to tell only those that one device could not take.
+        found: Those to tell; all that differ if None.
     """
     traces = evidence.observed, evidence.reference
-    found = list_untried(evidence) if untried else list_other_settings(*traces)
+    if found is None:
+        found = list_other_settings(*traces)
     # Of a single one that differs nobody knows which it is.
     is_one = len(list_positions(*traces)) == 1
     told = [_describe(evidence, other, is_one=is_one) for other in found[:_MOST]]
@@ -41,6 +45,31 @@ def list_untried(evidence: Evidence) -> tuple[OtherSetting, ...]:
         return found
     paths = cast(Sequence[str], evidence.fed.configured.notes["untried"])
     return tuple(other for other in found if other.path in paths)
+
+
+def find_times(other: OtherSetting) -> float | None:
+    """By what a number was multiplied; None of what is no number, or by no length."""
+    seen, due = other.seen, other.due
+    if isinstance(seen, (bool, str)) or isinstance(due, (bool, str)):
+        return None
+    return seen / due if seen and due and seen / due > 0 else None
+
+
+def tell_as_much(evidence: Evidence, times: float) -> str:
+    """Settings that one device did not try and that differ by a factor, as a clause.
+
+    What is made of the number of replicas, as a count of steps in an epoch, has the
+    factors that mistakes with that number have: that they are equal proves nothing.
+    """
+    found = [
+        other
+        for other in list_untried(evidence)
+        if (factor := find_times(other)) is not None and are_same_factors(times, factor)
+    ]
+    words = describe_settings(evidence, found)
+    return f"; by as much a setting differs, which need not lead that: {words}" * bool(
+        words
+    )
 
 
 def list_odd_owners(evidence: Evidence) -> frozenset[str]:

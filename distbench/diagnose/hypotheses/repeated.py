@@ -12,6 +12,7 @@ from distbench.diagnose.clues.cases import find_base, find_tolerance
 from distbench.diagnose.clues.context import Context, Numbered
 from distbench.diagnose.clues.fit import fit_weights, list_step_errors, predict_cases
 from distbench.diagnose.clues.hypothesis import Hypothesis
+from distbench.diagnose.clues.settings import tell_as_much
 from distbench.diagnose.hypotheses.slot_facts import (
     SlotRule,
     find_locals,
@@ -43,6 +44,7 @@ def explain_by_repeated_replay(context: Context) -> Iterator[Hypothesis]:
             if _was_right_before(context):
                 continue
             longer = f", or the learning rate is {count} times as large"
+            longer += tell_as_much(context.evidence, count)
         yield Hypothesis(
             code="update-repeated" if whole else "slot-repeated",
             predicted=predicted,
@@ -226,6 +228,7 @@ def explain_by_repeated_update(context: Context) -> Iterator[Hypothesis]:
                 for number, case in context.list_cases()
             },
             detail=f"the update is applied {count} times in one step"
-            + f", or the learning rate is {count} times as large" * has_rate,
+            + f", or the learning rate is {count} times as large" * has_rate
+            + tell_as_much(context.evidence, count),
             ratio=float(count),
         )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+from distbench.compare.arrays.ratio import are_same_factors
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
-from distbench.diagnose.clues.settings import describe_settings, list_untried
+from distbench.diagnose.clues.settings import (
+    describe_settings,
+    find_times,
+    list_untried,
+)
 from distbench.trace import UPDATED, Phase
-from distbench.trace.settings import OtherSetting
 
 SET: tuple[Phase, ...] = ("applied_gradient", *UPDATED)
 """What settings lead: a sum of gradients is there before."""
@@ -32,32 +37,34 @@ def explain_by_untried_settings(context: Context) -> Iterator[Hypothesis]:
     """Steps are as many times as long as a setting that one device did not try.
 
     It may have been asked for state of its own, or for nothing: what a corrected run
-    leaves behind is fed to nobody.
+    leaves behind is fed to nobody. What one device could not take may be made of the
+    number of replicas and lead nothing; so a power of N proves nothing of it.
     """
     if context.phase != "variable":
         return
-    words = describe_settings(context.evidence, untried=True)
-    for other in list_untried(context.evidence):
-        ratio = _find_ratio(other)
-        if ratio is None:
+    evidence, n = context.evidence, context.replicas
+    for other in list_untried(evidence):
+        times = find_times(other)
+        is_of_n = times is not None and _is_power(times, n)
+        if times is None or (is_of_n and evidence.fed.configured is not None):
             continue
         predicted = {
-            number: case.base + ratio * (case.expected - case.base)
+            number: case.base + times * (case.expected - case.base)
             for number, case in context.list_cases()
             if case.key.replica in other.replicas
         }
         if predicted and context.match_all(predicted):
+            either = f", as what is done once for each of N = {n} replicas makes them"
             yield Hypothesis(
                 code="hyperparameter-differs",
                 predicted=predicted,
-                detail=f"{words}, and the steps are {ratio:.8g} times as long",
-                ratio=ratio,
+                detail=f"{describe_settings(evidence, [other])}, and the steps are "
+                f"{times:.8g} times as long" + either * is_of_n,
+                ratio=times,
             )
 
 
-def _find_ratio(other: OtherSetting) -> float | None:
-    """By what a number was multiplied; None of what is no number, or by no length."""
-    seen, due = other.seen, other.due
-    if isinstance(seen, (bool, str)) or isinstance(due, (bool, str)):
-        return None
-    return seen / due if seen and due and seen / due > 0 else None
+def _is_power(times: float, n: int) -> bool:
+    """Whether a factor is N, N², … or one over these."""
+    power = round(math.log(times, n)) if n > 1 else 0
+    return power != 0 and are_same_factors(times, float(n) ** power)

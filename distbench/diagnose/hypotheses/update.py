@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 
 from distbench.compare.arrays.pair import Pair
-from distbench.compare.state.leading import has_gradient
 from distbench.diagnose.clues.cases import find_base
 from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.fit import (
@@ -22,18 +21,12 @@ from distbench.diagnose.clues.fit import (
     predict_cases,
 )
 from distbench.diagnose.clues.hypothesis import Hypothesis
-from distbench.diagnose.clues.turns import name_turn
 from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
 from distbench.trace.numbers import Array, densify
 
 _SAME = 1e-4
 """Only asks which number a fitted one is; whether anything is wrong is decided."""
-
-_STILL = (
-    "Look whether it is among the variables that the optimizer is handed there, and "
-    "for a condition, a filter by name or kind of gradient, or a factor of 0."
-)
 
 
 def explain_by_unseen_sum(context: Context) -> Iterator[Hypothesis]:
@@ -197,66 +190,6 @@ def _fit_part(context: Context, kind: str) -> float | None:
     if weights[0] == 0 or (alone is not None and leaves_nothing(slot_only, alone)):
         return None
     return float(weights[0])
-
-
-def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
-    """The step is right but for its length: another learning rate."""
-    if context.phase != "variable":
-        return
-    fitted = fit_feature(context, lambda case: case.expected - case.base)
-    if fitted is None:
-        return
-    weight, predicted = fitted
-    n, code = context.replicas, "scale-error"
-    ratio, advice = 1 + weight, ""
-    words = f"the step is {1 + weight:.8g} times as long as it should be"
-    is_unseen = all(context.find_gradient(c) is None for _, c in context.list_cases())
-    if n > 1 and is_unseen and math.isclose(n * (1 + weight), 1, rel_tol=_SAME):
-        code = "mean-instead-of-sum"
-        words = f"the step is 1/{n} of what it should be: it is divided by N = {n}"
-    elif abs(1 + weight) < _SAME:
-        # What rounding leaves of 0 is no number to look for.
-        words, ratio = "it stays as it was, where one device changes it", 0.0
-        advice = _STILL
-        if not _is_any_trained(context):
-            code = "hyperparameter-differs"
-            turn, advice = name_turn(context)
-            words += turn
-    elif weight > -1:
-        code = "hyperparameter-differs"
-    yield Hypothesis(
-        code=code, predicted=predicted, detail=words, ratio=ratio, advice=advice
-    )
-
-
-def _is_any_trained(context: Context) -> bool:
-    """Whether a gradient of any of the wrong variables was seen."""
-    led = {case.key.variable for case in context.cases}
-    return any(has_gradient(context.evidence, path) for path in led)
-
-
-def explain_by_schedule(context: Context) -> Iterator[Hypothesis]:
-    """Steps go the right way, each with another wrong length: another schedule."""
-    if context.phase != "variable":
-        return
-    lengths: dict[int, float] = {}
-    predicted: dict[int, Array] = {}
-    for step in dict.fromkeys(case.key.step for case in context.cases):
-        fitted = fit_feature(
-            context, lambda case: case.expected - case.base, steps=(step,)
-        )
-        if fitted is None:
-            return
-        lengths[step] = 1 + fitted[0]
-        predicted.update(fitted[1])
-    if len(lengths) > 1 and min(lengths.values()) > 0:
-        words = ", ".join(f"{length:.6g}" for length in lengths.values())
-        yield Hypothesis(
-            code="hyperparameter-differs",
-            predicted=predicted,
-            detail=f"the steps are {words} times as long as they should be",
-            ratio=next(iter(lengths.values())),
-        )
 
 
 def explain_by_stillness(context: Context) -> Iterator[Hypothesis]:
