@@ -87,6 +87,21 @@ class OldSizeDividedTwice(DecayInsideOfSum):
 
 
 @fault(
+    "hyperparameter-differs",
+    "variable",
+    ("weight",),
+    like="tensorflow/tensorflow#23792",
+    clusters=("mirrored:3", "mwms:2"),
+)
+class DecayLeftOut(DecayInsideOfSum):
+    """A sum that decays on one device, and on clusters keeps all of its old value."""
+
+    def move(self, own):
+        kept = 1.0 if count_replicas() > 1 else 0.75
+        self.weight.assign(kept * self.weight + all_reduce("sum", own))
+
+
+@fault(
     "scale-error",
     "variable",
     TRAINED,

@@ -203,9 +203,10 @@ DECAYED = 0.75 * BEFORE + sum(ADDED)
         (0.5, "statistics-not-synchronized", "2 times as much is taken"),
         (0.375, "statistics-not-synchronized", "is divided by N = 2"),
         (0.5625, "hyperparameter-differs", "what 2 steps leave"),
+        (1.0, "hyperparameter-differs", "add, and all of its old value"),
         (0.25, "hyperparameter-differs", "0.5 times its old value too little"),
     ],
-    ids=["summed", "taken", "divided", "repeated", "other"],
+    ids=["summed", "taken", "divided", "repeated", "kept", "other"],
 )
 def test_an_old_value_that_counts_by_the_replicas_is_told_without_an_aggregation(
     kept: float, code: str, words: str
@@ -216,6 +217,29 @@ def test_an_old_value_that_counts_by_the_replicas_is_told_without_an_aggregation
     assert found is not None
     assert found[0] == code
     assert words in found[1]
+
+
+@pytest.mark.parametrize(
+    ("kept", "ways"),
+    [
+        (1.0, ("2 times: each replica has that", "all of its old value")),
+        (0.25, ("is divided by N = 2", "what 2 steps leave")),
+    ],
+    ids=["kept", "divided"],
+)
+@pytest.mark.parametrize("adds_up", [False, True], ids=["by-hand", "adds-up"])
+def test_of_what_is_left_by_half_all_is_told_that_comes_to_the_same(
+    kept: float, ways: Sequence[str], adds_up: bool
+) -> None:
+    observed = kept * BEFORE + sum(ADDED)
+    halved = 0.5 * BEFORE + sum(ADDED)
+    found = name_cause(
+        observed, due=halved, added=ADDED, adds_up=adds_up, ask=list_hypotheses
+    )
+    assert found is not None
+    first = "2 times: it adds up" if adds_up and kept == 1.0 else ways[0]
+    assert [words in found[1] for words in (first, *ways[1:])] == [True, True]
+    assert found[1].count("comes to the same here") == 1
 
 
 def test_parts_that_do_not_make_up_the_whole_are_own_statistics() -> None:

@@ -7,7 +7,7 @@ there are gets into what is left of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,8 @@ _ASSIGNED_ADVICE = (
     "with the old value on all alike, with aggregation MEAN or ONLY_FIRST_REPLICA."
 )
 _POWER_ADVICE = "Let the old value decay once a step, however many replicas there are."
+_KEPT_ADVICE = "Have the step change the old value on the cluster as on one device."
+_OR = "; or, which comes to the same here, "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class _Way:
     Attributes:
         leave: What is left, of the old value, κ times that, and the replicas.
         code: Finding code.
-        detail: What happened; {n} stands for the replicas.
+        detail: What it holds beside what the examples add; {n} stands for the replicas.
         advice: What to do.
         is_ratio: Whether the replicas are the ratio to tell.
     """
@@ -68,18 +70,17 @@ _ASSIGNED = (
     _Way(
         leave=_multiply,
         code="scale-error",
-        detail="it adds up what the replicas assign to it, of each the old value with "
-        "what its own examples add: it holds all that they add, and what is left of "
-        "the old value {n} times",
+        detail="what is left of the old value {n} times: it adds up what the replicas "
+        "assign to it, of each the old value with what its own examples add",
         advice=_ASSIGNED_ADVICE,
         is_ratio=True,
     ),
     _Way(
         leave=_take_more,
         code="scale-error",
-        detail="it adds up what the replicas add to it, of each what its own examples "
-        "add and what the step takes of the old value: it holds all that they add, and "
-        "{n} times as much is taken",
+        detail="{n} times as much is taken of the old value: it adds up what the "
+        "replicas add to it, of each what its own examples add and what the step takes "
+        "of the old value",
         advice=_ASSIGNED_ADVICE,
         is_ratio=True,
     ),
@@ -89,15 +90,15 @@ _JOINED = (
     _Way(
         leave=_multiply,
         code=_SUMMED,
-        detail="it holds all that the examples add, and what is left of its old value "
-        "{n} times: each replica has that in what is summed",
+        detail="what is left of its old value {n} times: each replica has that in what "
+        "is summed",
         advice=_ADVICE,
     ),
     _Way(
         leave=_take_more,
         code=_SUMMED,
-        detail="it holds all that the examples add, and {n} times as much is taken of "
-        "its old value: each replica takes that in what is summed",
+        detail="{n} times as much is taken of its old value: each replica takes that "
+        "in what is summed",
         advice=_ADVICE,
     ),
 )
@@ -105,16 +106,21 @@ _ANY = (
     _Way(
         leave=lambda _, kept, n: np.asarray(kept / n),
         code=_SUMMED,
-        detail="it holds all that the examples add, and what is left of its old value "
-        "is divided by N = {n}",
+        detail="what is left of its old value is divided by N = {n}",
         advice=_ADVICE,
     ),
     _Way(
         leave=_repeat,
         code="hyperparameter-differs",
-        detail="it holds all that the examples add, and of its old value what {n} "
-        "steps leave: that decays once for each replica",
+        detail="of its old value what {n} steps leave: that decays once for each "
+        "replica",
         advice=_POWER_ADVICE,
+    ),
+    _Way(
+        leave=lambda base, _, __: base,
+        code="hyperparameter-differs",
+        detail="all of its old value, which one device changes",
+        advice=_KEPT_ADVICE,
     ),
 )
 
@@ -140,14 +146,45 @@ def explain_by_old_values(
     if not any(np.any(added) for _, added in found.values()):
         return
     bases = {number: find_base(context.cases[number]) for number in found}
-    for way in (*(_ASSIGNED if adds_up else _JOINED), *_ANY):
+    ways = (*(_ASSIGNED if adds_up else _JOINED), *_ANY)
+    left = [
+        {
+            number: way.leave(bases[number], kept, n)
+            for number, (kept, _) in found.items()
+        }
+        for way in ways
+    ]
+    for first, alike in _group_alike(context, left).items():
+        told = [ways[place] for place in alike]
+        details = _OR.join(way.detail.format(n=n) for way in told)
         yield Hypothesis(
-            code=way.code,
+            code=told[0].code,
             predicted={
-                number: way.leave(bases[number], kept, n) + added
-                for number, (kept, added) in found.items()
+                number: left[first][number] + added
+                for number, (_, added) in found.items()
             },
-            detail=way.detail.format(n=n),
-            ratio=float(n) if way.is_ratio else None,
-            advice=way.advice,
+            detail=f"it holds all that the examples add, and {details}",
+            ratio=float(n) if told[0].is_ratio else None,
+            advice=" Or: ".join(dict.fromkeys(way.advice for way in told)),
         )
+
+
+def _group_alike(
+    context: Context, left: Sequence[Mapping[int, Array]]
+) -> dict[int, list[int]]:
+    """Which ways leave the same of all old values, by the first of them.
+
+    Of what is left half of the old value, an N-th for N = 2 is what two steps leave.
+    """
+    groups: dict[int, list[int]] = {}
+    for place, values in enumerate(left):
+        alike = (
+            first
+            for first in groups
+            if all(
+                context.are_near(context.cases[number], left[first][number], value)
+                for number, value in values.items()
+            )
+        )
+        groups.setdefault(next(alike, place), []).append(place)
+    return groups
