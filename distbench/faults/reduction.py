@@ -74,28 +74,6 @@ class StepsOfTheFirstBroadcast(NobodySums):
 
 
 @fault(
-    "missing-reduction",
-    "reduced_gradient",
-    TRAINED,
-    like="NVIDIA/Megatron-LM#1446",
-    clusters=("mirrored:3", "mwms:2"),
-)
-class PartsNeverGathered(OwnReduction):
-    """Each replica sums its part of every gradient, and nobody gathers the parts."""
-
-    def reduce(self, gradients):
-        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        pairs = zip(dense, all_reduce("sum", dense), strict=True)
-        return [self.take_part(own, total) for own, total in pairs]
-
-    def take_part(self, own, total):
-        """The sum in the replica's own part, which is one of as many as there are."""
-        place = tf.reshape(tf.range(tf.size(own)), tf.shape(own))
-        mine = tf.equal(place % count_replicas(), find_replica())
-        return tf.where(mine, total, own)
-
-
-@fault(
     "double-reduction",
     "reduced_gradient",
     TRAINED,

@@ -11,7 +11,7 @@ import pytest
 from evidence_changes import change_evidence
 from gradient_values import add_up, clip_norm
 from sum_pairs import make_sum_pair
-from training_simulator import KERNEL, Fault, observe
+from training_simulator import Fault, observe
 from wrong_steps import each, feed_back
 
 from distbench.diagnose.clues.context import Context
@@ -261,30 +261,3 @@ def test_parts_that_nobody_gathers_are_no_elements_left_out(
     first = judge(evidence).findings[0]
     assert (first.code, first.phase) == (code, "reduced_gradient")
     assert ("the rest are of its own" in first.explanation) is keeps_own
-
-
-@pytest.mark.parametrize(
-    ("keep", "words"),
-    [
-        (slice(2, None), "nobody sums rows 2 to 4 of '{}'"),
-        (slice(3, 4), "nobody sums row 3 of '{}'"),
-        (slice(0, None, 2), "nobody sums 18 elements of '{}'"),
-    ],
-)
-def test_a_piece_that_nobody_sends_is_own_on_all_replicas(
-    keep: slice, words: str
-) -> None:
-    def reduce(locals_: list[dict[str, Array]], step: int) -> list[dict[str, Array]]:
-        held = []
-        for gradients in locals_:
-            total = add_up(locals_)
-            total[KERNEL][keep] = gradients[KERNEL][keep]
-            held.append(total)
-        return held
-
-    evidence = observe(Fault(reduce=reduce), replicas=3, sparse=False, steps=2)
-    (finding,) = judge(evidence).findings
-    assert finding.code == "missing-reduction"
-    assert words.format(KERNEL) in finding.explanation
-    assert "cut into pieces" in finding.explanation
-    assert "on each replica others" not in finding.explanation

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from distbench.compare.arrays.pair import Pair
 from distbench.diagnose.clues.addends import Source, list_sources
@@ -15,8 +16,12 @@ from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.trace import WHOLE, TraceKey
 from distbench.trace.numbers import Array
 
+Flags = npt.NDArray[np.bool_]
+
 _TOLD = 3
 """So many variables are told by their elements."""
+_PARTLY = "some elements are those of the sum over the replicas"
+_REST = "the rest are of its own gradient"
 _ALL_OF_IT = (
     "Sum all elements: where a gradient is cut into pieces, what is left over (as by "
     "n // pieces) is one more piece, and shorter."
@@ -31,21 +36,23 @@ class _Piecewise:
         case: The value.
         value: What it would be then.
         own: Where it is its own and not the sum.
-        summed: Where it is the sum and not its own.
+        summed: Where it is the sum and not its own, or a right copy of another replica
+            is the sum and not that one's own.
     """
 
     case: Pair
     value: Array
-    own: Array
-    summed: Array
+    own: Flags
+    summed: Flags
 
 
 def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
     """Some elements are the sum, and the rest are each replica's own gradient.
 
     On each replica others, as after a reduce-scatter without the all-gather; or the
-    same on all, as of a piece that nobody sends. Replicas that leave out elements of
-    their own all hold the same, so some miss what is their own.
+    same on all, as of a piece that nobody sends. Where the others add nothing, a
+    replica's own is the sum, which speaks for neither. Replicas that leave out elements
+    of their own all hold the same, so some miss what is their own.
     """
     if context.phase != "reduced_gradient":
         return
@@ -55,16 +62,12 @@ def explain_by_parts(context: Context) -> Iterator[Hypothesis]:
         if (piecewise := _read_elements(context, source))
     }
     if found:
-        unsent = _find_unsent(context, list(found.values()))
+        words, advice = _describe(context, list(found.values()))
         yield Hypothesis(
             code="missing-reduction",
             predicted={number: one.value for number, one in found.items()},
-            detail=f"nobody sums {unsent}: there each replica keeps its own gradient, "
-            "and all other elements are the sum"
-            if unsent
-            else "some elements are those of the sum over the replicas, on each "
-            "replica others; the rest are of its own gradient",
-            advice=_ALL_OF_IT if unsent else "",
+            detail=words,
+            advice=advice,
             choices=2,
         )
 
@@ -80,39 +83,76 @@ def _read_elements(context: Context, source: Source) -> _Piecewise | None:
     is_sum = np.abs(case.observed - total) <= allowed
     if not np.all(is_own | is_sum) or not np.any(is_own & ~is_sum):
         return None
+    # A right copy holds the sum.
+    right = [
+        np.abs(total - term) > allowed
+        for replica, term in zip(source.replicas, source.terms, strict=True)
+        if case.key.at(replica) in context.right
+    ]
     return _Piecewise(
         case=case,
         value=np.where(is_own, own, total),
         own=is_own & ~is_sum,
-        summed=is_sum & ~is_own,
+        summed=np.any([is_sum & ~is_own, *right], axis=0),
     )
 
 
-def _find_unsent(context: Context, found: Sequence[_Piecewise]) -> str:
-    """The elements that are own on all replicas; empty if on some these are others."""
+def _describe(context: Context, found: Sequence[_Piecewise]) -> tuple[str, str]:
+    """What is said of the elements that are own, and the advice, if it has one."""
     places: dict[TraceKey, list[_Piecewise]] = {}
     for one in found:
         places.setdefault(one.case.key.at(WHOLE), []).append(one)
     told: dict[str, str] = {}
+    is_seen = True
     for key, copies in places.items():
-        rows = copies[0].case.rows
-        if not all(np.array_equal(rows, one.case.rows) for one in copies):  # type: ignore[arg-type]
-            return ""
-        own = np.any([one.own for one in copies], axis=0)
-        summed = np.any([one.summed for one in copies], axis=0)
-        if len(copies) < context.replicas or np.any(own & summed):
-            return ""
+        own, summed = _lay_together(copies)
+        if np.any(own & summed):
+            return f"{_PARTLY}, on each replica others; {_REST}", ""
+        wrong = {one.case.key.replica for one in copies}
+        is_seen = is_seen and all(
+            replica in wrong or key.at(replica) in context.right
+            for replica in range(context.replicas)
+        )
         told.setdefault(key.variable, _name_elements(copies[0].case, own, summed))
-    words = list(told.values())[:_TOLD]
+    if not is_seen:
+        return f"{_PARTLY}, and {_REST}", ""
+    unsent = _join(list(told.values()))
+    return (
+        f"nobody sums {unsent}: there each replica keeps its own gradient, and all "
+        "other elements are the sum",
+        _ALL_OF_IT,
+    )
+
+
+def _lay_together(copies: Sequence[_Piecewise]) -> tuple[Flags, Flags]:
+    """Where any copy is its own, and where any is the sum, in the rows of all."""
+    rows = [one.case.rows for one in copies if one.case.rows is not None]
+    if not rows:
+        return (
+            np.any([one.own for one in copies], axis=0),
+            np.any([one.summed for one in copies], axis=0),
+        )
+    union = np.unique(np.concatenate(rows))
+    own, summed = np.zeros((2, len(union), *copies[0].own.shape[1:]), bool)
+    for one, of_copy in zip(copies, rows, strict=True):
+        at = np.searchsorted(union, of_copy)
+        own[at] |= one.own
+        summed[at] |= one.summed
+    return own, summed
+
+
+def _join(told: Sequence[str]) -> str:
     more = f" and some of {len(told) - _TOLD} more" if len(told) > _TOLD else ""
-    return ", ".join(words) + more
+    return ", ".join(told[:_TOLD]) + more
 
 
-def _name_elements(case: Pair, own: Array, summed: Array) -> str:
+def _name_elements(case: Pair, own: Flags, summed: Flags) -> str:
     """Which elements are own: rows or a range, if these hold none of the sum."""
     path = f"'{case.key.variable}'"
     if case.rows is not None:
         return f"some elements of {path}"
+    if own.ndim == 0:
+        return path
     places, flat = np.flatnonzero(own), summed.ravel()
     kinds = [("element", 1, "the flattened " * (own.ndim > 1))]
     if own.ndim > 1:
