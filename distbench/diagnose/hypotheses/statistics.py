@@ -27,6 +27,7 @@ from distbench.diagnose.clues.fit import (
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.hypotheses.narrow_statistics import explain_by_narrow_sums
 from distbench.diagnose.hypotheses.steered import list_steering
+from distbench.diagnose.seeds import find_own_draws
 from distbench.trace import WHOLE, TraceKey, VariableInfo
 from distbench.trace.numbers import Array
 
@@ -140,12 +141,24 @@ def explain_by_unknown_statistic(context: Context) -> Iterator[Hypothesis]:
         and all(np.array_equal(one, held[0]) for one in held)
         for held in copies.values()
     )
+    predicted = {number: case.observed for number, case in statistics.items()}
+    where = "" if is_alike else find_own_draws(context.evidence)
+    if where:
+        yield Hypothesis(
+            code="replicas-diverged",
+            predicted=predicted,
+            detail="the replicas hold other numbers each, and it is made of what each "
+            f"draws by a seed of its own, at {where}",
+            advice="Draw by one seed on all replicas, or add up what they make of it.",
+            foretells=False,
+        )
+        return
     is_known = all(
         find_mean(context.evidence, case) is not None for case in statistics.values()
     )
     yield Hypothesis(
         code=_CODE,
-        predicted={number: case.observed for number, case in statistics.items()},
+        predicted=predicted,
         detail=f"{_WORDS}{_NOR if is_known else ''}",
         advice=_ADVICE_OPEN if is_alike else "",
         foretells=False,
