@@ -5,7 +5,7 @@ from __future__ import annotations
 from distbench.faults.fault import fault
 from distbench.samples.lazy import tf
 from distbench.samples.program import BUFFERS, TRAINED
-from distbench.samples.replicas import all_reduce
+from distbench.samples.replicas import all_reduce, find_replica
 from distbench.unusual.curvature import CorrectedByLastValues, DividedByCurvature
 
 _CURVED = tuple(f"square{place}" for place in range(len(TRAINED)))
@@ -36,6 +36,29 @@ class DividedByOwnCurvature(DividedByCurvature):
 
     def join(self, curvatures):
         return curvatures
+
+
+@fault(
+    "replicas-diverged",
+    "variable",
+    _CURVED,
+    like="deepspeedai/DeepSpeed#490",
+)
+class ProbedByOwnSigns(DividedByCurvature):
+    """Each replica takes the curvature along the signs of all along its own ones."""
+
+    def draw_signs(self, batch):
+        number = find_replica()
+        return [
+            tf.sign(tf.random.stateless_normal(v.shape, [place, 3 + number]))
+            for place, v in enumerate(self.trained())
+        ]
+
+    def join(self, curvatures):
+        signs = self.draw_signs(None)
+        pairs = zip(signs, curvatures, strict=True)
+        summed = all_reduce("sum", [sign * curvature for sign, curvature in pairs])
+        return [sign * total for sign, total in zip(signs, summed, strict=True)]
 
 
 @fault(
