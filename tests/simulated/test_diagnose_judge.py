@@ -313,6 +313,21 @@ def test_two_causes_in_one_phase_are_told_apart():
     }
 
 
+def test_two_factors_that_lie_near_each_other_are_told_apart():
+    """Of eight replicas the mean is nearly as far from a sum as nothing at all."""
+
+    def reduce(locals_, step):
+        total = add_up(locals_)
+        total |= {KERNEL: scale(total[KERNEL], 1 / 8), BIAS: scale(total[BIAS], 0.02)}
+        return [total for _ in locals_]
+
+    judgement = judge(observe(Fault(reduce=reduce), replicas=8, examples=32))
+    assert {(f.code, f.variables) for f in judgement.findings} == {
+        ("mean-instead-of-sum", (KERNEL,)),
+        ("scale-error", (BIAS,)),
+    }
+
+
 @pytest.mark.parametrize("declared", [None, "mean"])
 def test_a_loss_that_is_undone_by_the_mean_is_a_note_unless_it_is_said(declared):
     fault = Fault(scale=lambda r, s: s.replicas, reduce=MEAN)

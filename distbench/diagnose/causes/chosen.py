@@ -166,10 +166,7 @@ def _explain_apart(context: Context, apart: Ranked) -> tuple[Explained, ...]:
 def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained, ...]:
     if best is not None and _is_named(context, best):
         # One cause of all that leaves something yields to several that leave nothing.
-        groups, left = _explain_groups(context)
-        causes = join_alike([*groups, *_explain_each_part(left)]) if groups else ()
-        is_better = bool(causes) and all(map(is_told, causes))
-        return causes if is_better else (adopt(context, best),)
+        return _explain_wholly(context) or (adopt(context, best),)
     parts = part_infinite(context)
     if parts:
         causes = _explain_parts(parts)
@@ -179,6 +176,21 @@ def _explain_narrowly(context: Context, best: Ranked | None) -> tuple[Explained,
     groups, left = _explain_groups(context)
     causes = join_alike([*groups, *_explain_each_part(left)])
     return fold_slots(context, causes) if context.phase == "slot" else causes
+
+
+def _explain_wholly(context: Context) -> tuple[Explained, ...]:
+    """Several causes that leave nothing, each of enough numbers; empty without them.
+
+    Factors lie near each other, as 1/N and 0: what is near to all of several variables
+    may be true of none, or of one.
+    """
+    causes, left = _explain_groups(context)
+    for part in part_by_state(left):
+        best = find_full(part, list_hypotheses(part))
+        if best is None or best.is_chance or not best.hypothesis.foretells:
+            return ()
+        causes.append(adopt(part, best))
+    return join_alike(causes)
 
 
 def _explain_each_part(context: Context) -> Iterator[Explained]:
