@@ -95,6 +95,35 @@ def test_what_is_rounded_does_not_count_for_a_cause_wherever_it_stands(rounded):
 
 
 @pytest.mark.parametrize(
+    ("errors", "fitted", "full"),
+    [
+        ([1.0], 0, True),
+        ([1.0], 1, False),
+        ([1.0, 1.0], 1, False),  # the same number twice
+        ([1.0, 1.1], 1, True),
+        ([1.0, 1.1], 2, False),
+    ],
+    ids=["one", "one-fitted", "one-twice", "two", "two-fitted"],
+)
+def test_a_fit_of_as_many_numbers_as_are_wrong_explains_nothing(errors, fitted, full):
+    context = make_context([np.array([e]) for e in errors])
+    predicted = {n: np.array([e]) for n, e in enumerate(errors)}
+    cause = Hypothesis(code="x", predicted=predicted, detail="", fitted=fitted)
+    found = find_best(context, [cause])
+    assert (found is not None and found.full) == full
+
+
+@pytest.mark.parametrize(("fitted", "accepted"), [(0, True), (1, True), (3, False)])
+def test_fitted_numbers_do_not_speak_for_what_leaves_something(fitted, accepted):
+    context = make_context([np.ones(6)])
+    predicted = {0: np.full(6, 0.92)}
+    cause = Hypothesis(code="x", predicted=predicted, detail="", fitted=fitted)
+    found = find_best(context, [cause])
+    assert found is not None
+    assert found.accepted == accepted
+
+
+@pytest.mark.parametrize(
     ("errors", "left", "full"),
     [
         ([1.0], 0.08, False),

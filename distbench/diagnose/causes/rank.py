@@ -32,6 +32,9 @@ _ENOUGH_NUMBERS = 10
 """Wrong numbers of which nine tenths are never explained by chance."""
 ALL = 0.999
 """Share of it that a cause explains where only rounding is left."""
+_Numbers = dict[tuple[frozenset[int], int], list[int]]
+"""How many numbers of each case are wrong that no other has, by the cases that are left
+out and by how many numbers were fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,7 +79,7 @@ def find_best(context: Context, hypotheses: Iterable[Hypothesis]) -> Ranked | No
     best: Ranked | None = None
     untouched = find_untouched(context)
     wholes = [measure_error(case) for case in context.cases]
-    numbers: dict[frozenset[int], list[int]] = {}
+    numbers: _Numbers = {}
     for hypothesis in hypotheses:
         least = 0.0 if best is None else best.confidence
         beyond = () if hypothesis.of_due else untouched
@@ -109,18 +112,19 @@ def _rate_hypothesis(
     context: Context,
     hypothesis: Hypothesis,
     wholes: Sequence[float],
-    numbers: dict[frozenset[int], list[int]],
+    numbers: _Numbers,
     least: float,
     beyond: Collection[int],
 ) -> Ranked | None:
     """Measure what a cause leaves unexplained; None once it cannot reach `least`.
 
+    None also if as many numbers were fitted as are wrong: that explains anything.
+
     Args:
         context: The wrong values.
         hypothesis: The cause.
         wholes: Norm of what is wrong with each case.
-        numbers: How many numbers of each case are wrong that no other has, by the cases
-            that are left out; filled here.
+        numbers: Filled here.
         least: Confidence of a cause that was rated before.
         beyond: Numbers of the cases that it cannot explain.
     """
@@ -128,6 +132,14 @@ def _rate_hypothesis(
     full = True
     asked = [n for n in range(len(context.cases)) if n not in hypothesis.rounded]
     count = len(asked)
+    known = frozenset(hypothesis.rounded), hypothesis.fitted
+    if known not in numbers:
+        most = _ENOUGH_NUMBERS + hypothesis.fitted
+        numbers[known] = _count_numbers([context.cases[n] for n in asked], most)
+    counted = numbers[known]
+    free = sum(counted) - hypothesis.fitted
+    if hypothesis.fitted and free <= 0:
+        return None
     draws = context.evidence.reference.draws
     needed = _NEEDED_OF_CHANCE if draws else NEEDED
     for place, number in enumerate(asked):
@@ -145,28 +157,27 @@ def _rate_hypothesis(
             share == 1.0 or (share >= needed and context.matches(case, predicted))
         )
     confidence = float(np.mean(shares)) if shares else 0.0
-    left = frozenset(hypothesis.rounded)
-    if left not in numbers:
-        numbers[left] = _count_numbers([context.cases[number] for number in asked])
-    counted = numbers[left]
-    is_chance = _measure_chance(shares, counted, hypothesis.choices) >= _MOST_CHANCE
+    chance = _measure_chance(shares, counted, hypothesis.choices)
+    if hypothesis.fitted:
+        chance **= free / sum(counted)
+    is_chance = chance >= _MOST_CHANCE
     return Ranked(
         hypothesis=hypothesis,
         confidence=confidence,
         least=min(shares, default=0.0),
         full=full and not is_chance,
-        is_chance=is_chance or sum(counted) < _LEAST_NUMBERS,
+        is_chance=is_chance or free < _LEAST_NUMBERS,
     )
 
 
-def _count_numbers(cases: Sequence[Pair]) -> list[int]:
-    """How many numbers of each case are wrong, up to what suffices for all.
+def _count_numbers(cases: Sequence[Pair], most: int) -> list[int]:
+    """How many numbers of each case are wrong, up to what suffices for all, `most`.
 
     An array that replicas have alike counts once.
     """
     counts: list[int] = []
     seen: set[bytes] = set()
-    left = _ENOUGH_NUMBERS
+    left = most
     for case in cases:
         count = 0
         if left > 0:

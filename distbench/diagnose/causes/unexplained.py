@@ -64,7 +64,7 @@ def _tell_known(context: Context) -> tuple[str, str]:
 
 
 def _tell_nearest(best: Ranked | None) -> str:
-    if best is None or best.confidence < LEAST:
+    if best is None or best.is_chance or best.confidence < LEAST:
         return ""
     code, share = best.hypothesis.code, best.confidence
     return f"; nearest is {code}, which explains {share:.0%} of it"

@@ -28,6 +28,8 @@ class Hypothesis:
             addends, only such a cause can be true.
         choices: From how many values each number of a prediction was chosen as the
             nearest: then chance comes near as often.
+        fitted: How many numbers were fitted to the observed values: these speak for it
+            only if more than so many are wrong.
         rounded: Numbers of cases that are right under it but for rounding on their way:
             these speak neither for it nor against it.
         advice: What to do, where the code's own advice does not fit.
@@ -44,6 +46,7 @@ class Hypothesis:
     phase: Phase | None = None
     of_due: bool = False
     choices: int = 1
+    fitted: int = 0
     rounded: Collection[int] = ()
     advice: str = ""
     foretells: bool = True

@@ -89,6 +89,7 @@ def explain_by_clip_of_groups(context: Context) -> Iterator[Hypothesis]:
                 detail=f"every replica clips {' and '.join(told)} before the replicas' "
                 f"gradients are {tell_joined(context, mean)}",
                 of_due=True,
+                fitted=len(groups),
                 rounded=below,
             )
 

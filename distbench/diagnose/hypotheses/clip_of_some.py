@@ -50,6 +50,7 @@ def explain_by_clip_of_some(context: Context) -> Iterator[Hypothesis]:
                 detail=f"{who} {words.format(tell_own(context, limit))} before the "
                 f"replicas' gradients are {tell_joined(context)}",
                 replicas=some,
+                fitted=1,
                 rounded=find_below(rounded, own, limit),
             )
 

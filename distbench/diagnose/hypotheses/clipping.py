@@ -85,6 +85,7 @@ def explain_by_clip(context: Context) -> Iterator[Hypothesis]:
                 detail=f"every replica clips {what} before the "
                 f"replicas' gradients are {how}",
                 of_due=True,
+                fitted=1,
                 rounded=find_below(rounded, norm, limit) if mean == 1 else (),
             )
 
@@ -113,6 +114,7 @@ def _name_alone(
         predicted=predicted,
         detail=f"a step of one replica clips {what}, and one device {otherwise}",
         of_due=True,
+        fitted=1,
     )
 
 
@@ -145,6 +147,7 @@ def explain_by_joint_clip(context: Context) -> Iterator[Hypothesis]:
             f"{tell_own(context, limit):.6g}, and taken for it is {made} the replicas' "
             "own norms, which is not that of their sum",
             of_due=True,
+            fitted=1,
             rounded=find_below(rounded, joint, limit),
         )
 
@@ -219,4 +222,5 @@ def explain_by_own_clip(context: Context) -> Iterator[Hypothesis]:
                     s.number: sum_clipped(s, norm, limit, times) for s in sources
                 },
                 detail=f"each replica clips {what} and goes on with what it has",
+                fitted=1,
             )

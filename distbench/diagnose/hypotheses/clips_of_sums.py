@@ -131,6 +131,7 @@ def explain_by_clip_to_other_limit(context: Context) -> Iterator[Hypothesis]:
             ),
             ratio=times,
             of_due=True,
+            fitted=1,
         )
 
 

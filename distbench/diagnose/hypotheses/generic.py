@@ -73,9 +73,8 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
         return
     cases = list(context.list_cases())
     fit = fit_cases(case for _, case in cases)
-    is_lone = sum(case.observed.size for _, case in cases) < 2
-    if fit is None or (is_lone and fit.ratio != 0):
-        return  # one number is some multiple of any other; that it is 0 says more
+    if fit is None:
+        return
     detail = f"it is {fit.ratio:.8g} times what it should be"
     if fit.ratio == 0 and context.phase == "local_gradient":
         detail = (
@@ -93,6 +92,8 @@ def explain_by_factor(context: Context) -> Iterator[Hypothesis]:
         detail=detail,
         ratio=fit.ratio,
         of_due=True,
+        # One number is some multiple of any other; that it is 0 says more.
+        fitted=int(fit.ratio != 0),
     )
 
 
@@ -116,4 +117,5 @@ def explain_by_factors_of_steps(context: Context) -> Iterator[Hypothesis]:
             detail=f"it is {words} times what it should be, step by step",
             ratio=ratios[0],
             of_due=True,
+            fitted=len(ratios),
         )

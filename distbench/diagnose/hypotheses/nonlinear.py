@@ -83,6 +83,7 @@ def explain_by_sign(context: Context) -> Iterator[Hypothesis]:
             predicted={number: fit.ratio * vote for number, vote in votes.items()},
             detail=f"every replica replaces its gradient by "
             f"{tell_own(context, fit.ratio):.6g} times its sign",
+            fitted=1,
         )
 
 
@@ -110,12 +111,14 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
             (s.case.observed, sums[s.number]) for s in sources if s.arrived
         )
         one = 1 / context.times_share
-        for length in (one,) if fit is None else (one, fit.ratio):
+        lengths = ((one, 0),) if fit is None else ((one, 0), (fit.ratio, 1))
+        for length, fitted in lengths:
             yield Hypothesis(
                 code=NONLINEAR,
                 predicted={number: length * value for number, value in sums.items()},
                 detail=f"every replica scales "
                 f"{words.format(tell_own(context, length))} before the sum",
+                fitted=fitted,
             )
 
 

@@ -271,12 +271,14 @@ def explain_by_weights(context: Context) -> Iterator[Hypothesis]:
                 detail=f"the sum lacks the gradient of {name_replicas(lost)}, and "
                 f"is {np.mean(kept):.7g} times that of the others",
                 replicas=lost,
+                fitted=n,
             )
         yield Hypothesis(
             code="scale-error",
             predicted=_predict_weighted(context, lambda _: list(fitted)),
             detail=f"the replicas' gradients weigh {words}",
             replicas=tuple(int(r) for r in np.flatnonzero(2 * off > off.max())),
+            fitted=n,
         )
 
 
@@ -306,6 +308,7 @@ def explain_by_scaled_own(context: Context) -> Iterator[Hypothesis]:
             predicted={number: fit.ratio * term for number, term in own.items()},
             detail=f"each replica goes on with {fit.ratio / context.times_share:.7g} "
             "times its own gradient",
+            fitted=1,
         )
 
 
