@@ -17,6 +17,7 @@ from gradient_values import (
 )
 from swept import swept
 from training_simulator import (
+    BIAS,
     HEAD,
     KERNEL,
     TRAINED,
@@ -289,3 +290,19 @@ def test_sums_below_the_limit_may_be_rounded(some):
     (finding,) = judge(observe(Fault(reduce=reduce), sparse=False)).findings
     assert (finding.code, finding.replicas) == ("clip-before-reduction", some)
     assert "to 1.1 before" in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("step", "code"), [(1, "scale-error"), (0, "clip-before-reduction")]
+)
+def test_a_limit_that_a_larger_sum_goes_beyond_is_none(step, code):
+    """Of what one replica alone has, any clip leaves a multiple."""
+
+    def reduce(locals_, at):
+        total = add_up(locals_)
+        if at == step:
+            total[BIAS] = scale(total[BIAS], 0.8)
+        return [total for _ in locals_]
+
+    judgement = judge(observe(Fault(reduce=reduce), shards=(16, 0)))
+    assert [f.code for f in judgement.findings] == [code]

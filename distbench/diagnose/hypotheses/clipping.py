@@ -185,21 +185,50 @@ def _leaves_signs(context: Context, sources: Sequence[Source], limit: float) -> 
 def _is_refuted(
     context: Context, sources: Sequence[Source], norm: Norm, limit: float
 ) -> bool:
-    """Whether another replica's own gradient of the same variable exceeds the limit."""
-    if context.phase != "local_gradient":
+    """Whether what is right of the same variables exceeds the limit.
+
+    Of own gradients that of another replica. Of sums that of another step, where wrong
+    ones are as long as a factor makes them as well: a clip may begin late.
+    """
+    if context.phase == "local_gradient":
+        return any(_exceeds_own(context, one, norm, limit) for one in sources)
+    return all(_is_scaled_sum(context, one) for one in sources) and any(
+        _exceeds_sum(context, one, norm, limit) for one in sources
+    )
+
+
+def _exceeds_own(context: Context, source: Source, norm: Norm, limit: float) -> bool:
+    """Whether another replica's own gradient is right and exceeds the limit."""
+    for replica in range(context.replicas):
+        key = source.case.key.at(replica)
+        value = context.evidence.observed.get(key)
+        if key not in context.right or value is None:
+            continue
+        other = replace(source, case=replace(source.case, key=key))
+        size = norm.relate(other, densify(value))
+        if size is not None and np.any(np.isfinite(size) & (size > DIFFERENT * limit)):
+            return True
+    return False
+
+
+def _exceeds_sum(context: Context, source: Source, norm: Norm, limit: float) -> bool:
+    """Whether a clip would have changed a right sum of the variable, in another step.
+
+    Sparse sums have other rows in each step, and what a program makes of its gradients
+    before their sum is not looked at.
+    """
+    case = source.case
+    if case.rows is not None or context.find_changed(case):
         return False
-    for source in sources:
-        for replica in range(context.replicas):
-            key = source.case.key.at(replica)
-            value = context.evidence.observed.get(key)
-            if key not in context.right or value is None:
-                continue
-            other = replace(source, case=replace(source.case, key=key))
-            size = norm.relate(other, densify(value))
-            if size is not None and np.any(
-                np.isfinite(size) & (size > DIFFERENT * limit)
-            ):
-                return True
+    for step in range(context.evidence.observed.steps):
+        key = replace(case.key, step=step)
+        terms = context.find_terms_of(case, key.variable, step)
+        if key not in context.right or len(terms) != len(source.terms):
+            continue
+        other = replace(source, case=replace(case, key=key), terms=terms)
+        clipped = sum_clipped(other, norm, DIFFERENT * limit)
+        if not context.are_near(case, clipped, np.asarray(sum(terms))):
+            return True
     return False
 
 

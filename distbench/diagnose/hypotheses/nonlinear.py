@@ -98,8 +98,14 @@ def explain_by_unit_norm(context: Context) -> Iterator[Hypothesis]:
         return
     sources = list_sources(context)
     for words, measure in _list_sizes(context):
-        norms = [float(measure(s, i)) for s in sources for i in range(len(s.terms))]
-        if not norms or min(norms) == 0 or max(norms) < 1.01 * min(norms):
+        norms = [
+            (float(measure(source, place)), bool(np.any(term)))
+            for source in sources
+            for place, term in enumerate(source.terms)
+        ]
+        # An addend of 0 is that at any size.
+        told = [norm for norm, has_any in norms if has_any]
+        if not told or min(norms)[0] == 0 or max(told) < 1.01 * min(told):
             continue
         sums = {
             s.number: np.asarray(
