@@ -184,7 +184,8 @@ def _find_wider(
 ) -> Further | None:
     """Gradients of more elements, where the subject reduces them in its own way.
 
-    That may be another one for large gradients: in parts, in buckets, compressed.
+    That may be another one for large gradients: in parts, in buckets, compressed. Those
+    of two variables of one shape it may take for each other.
     """
     is_asked = bool(options.workloads) or scenario.workload != DEFAULT_WORKLOADS[0]
     if not traits.reduces_at or is_asked or scenario.spec.replicas < 2:
@@ -193,10 +194,11 @@ def _find_wider(
     wider = replace(scenario, workload=LARGE)
     is_possible = list_possible(list_tiers(options), wider) != ("exact",)
     return Further(
-        unseen=f"{what}, and here none of many elements; "
-        f"{spell_given('workloads', LARGE)} has one",
+        unseen=f"{what}, and here none of many elements, nor two of one shape; "
+        f"{spell_given('workloads', LARGE)} has them",
         scenario=wider if is_possible else None,
-        seen=f"{what}, so one of many elements was among those of another run",
+        seen=f"{what}, so one of many elements and two of one shape were among those "
+        "of another run",
     )
 
 

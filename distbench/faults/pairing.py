@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from distbench.faults.fault import WIDE, fault
 from distbench.samples.lazy import tf
+from distbench.samples.optimizers import optimizer
 from distbench.samples.program import (
     DENSE,
     FIRST,
@@ -249,3 +250,21 @@ class LastReplicaPacksBucketsBackwards(LastReplicaPacksOtherwise):
         flat = [tf.reshape(gradient, [-1]) for gradient in dense]
         buckets = (tf.concat(flat[:2], axis=0), tf.concat(flat[2:], axis=0))
         return [bucket[::-1] for bucket in buckets]
+
+
+@fault(
+    "wrong-pairing",
+    "reduced_gradient",
+    ("hidden/gain",),
+    like="NVIDIA/Megatron-LM#2218",
+    clusters=("mirrored:2", "mwms:2"),
+    workload="large",
+)
+@optimizer("SGD", 0.05)
+class FoundByShape:
+    """A sum is found again by its shape, which two variables have."""
+
+    def _aggregate_gradients(self, grads_and_vars):
+        pairs = [(tf.convert_to_tensor(g), v) for g, v in grads_and_vars]
+        sums = {tuple(g.shape): all_reduce("sum", g) for g, _ in pairs}
+        return [(sums[tuple(g.shape)], v) for g, v in pairs]

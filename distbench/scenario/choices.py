@@ -45,7 +45,7 @@ WORKLOADS: Mapping[str, str] = MappingProxyType(
     {
         "linear": "a linear model on dyadic data, where every sum is exact",
         "mlp": "two dense layers on the UCI handwritten digits",
-        LARGE: "two dense layers, one of 262,143 weights",
+        LARGE: "a layer of 262,143 weights, and two variables of one shape",
         "embedding": "an embedding with rows that replicas share and repeat",
         "regularized": "a model with an L2 penalty",
         "constrained": (

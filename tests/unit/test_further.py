@@ -210,8 +210,8 @@ def test_gradients_have_more_elements_where_the_subject_reduces_them() -> None:
     (further,) = list_further(_SCENARIO, see(**traits), Late(), exact)
     assert further.scenario is None
     assert further.unseen == (
-        "note: sums.py:7 reduces gradients, and here none of many elements; "
-        "workloads='large' has one"
+        "note: sums.py:7 reduces gradients, and here none of many elements, nor two of "
+        "one shape; workloads='large' has them"
     )
 
 

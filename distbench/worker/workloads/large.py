@@ -1,4 +1,4 @@
-"""A layer that is larger than what aggregators and optimizers treat as small."""
+"""A layer that is larger than what aggregators treat as small, and twins in shape."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _OUTPUTS = 3
 
 
 class Large(Workload):
-    """tanh(xV + c)·W + b with squared error, and a V of about a mebibyte in float32.
+    """tanh(g·xV + c)·W + b with squared error, and a V of about a mebibyte in float32.
 
     What packs gradients into buckets, compresses them or sends them in parts commonly
-    does so above a size, and leaves biases alone: both are here. `data` has
-    x: [G, 513] and targets: [G, 3].
+    does so above a size, and leaves biases alone: both are here. What sorts gradients
+    by their shapes has to tell those of g and c apart. `data` has x: [G, 513] and
+    targets: [G, 3].
     """
 
     def data(self, step: int) -> tuple[Array, ...]:
@@ -27,11 +28,14 @@ class Large(Workload):
         return self._draw_normal(step, _INPUTS, _OUTPUTS)
 
     def build(self) -> None:
-        """Make the kernels [513, 511] and [511, 3] and the biases [511] and [3]."""
+        """Make kernels [513, 511] and [511, 3], a gain [511], biases [511] and [3]."""
         rng = self._make_rng()
         hidden, output = (np.sqrt(1.0 / rows) for rows in (_INPUTS, _HIDDEN))
         self._hidden = self._make_variable(
             "hidden/kernel", rng.normal(scale=hidden, size=(_INPUTS, _HIDDEN))
+        )
+        self._gain = self._make_variable(
+            "hidden/gain", rng.normal(loc=1.0, scale=0.1, size=_HIDDEN)
         )
         self._hidden_bias = self._make_variable(
             "hidden/bias", rng.normal(scale=0.1, size=_HIDDEN)
@@ -44,6 +48,7 @@ class Large(Workload):
     def compute_losses(self, batch: tuple[tf.Tensor, ...]) -> tf.Tensor:
         """Half the squared error of each example: [n]."""
         inputs, targets = batch
-        hidden = tf.tanh(tf.matmul(inputs, self._hidden) + self._hidden_bias)
+        scaled = self._gain * tf.matmul(inputs, self._hidden)
+        hidden = tf.tanh(scaled + self._hidden_bias)
         residuals = tf.matmul(hidden, self._kernel) + self._bias - targets
         return 0.5 * tf.reduce_sum(tf.square(residuals), axis=-1)
