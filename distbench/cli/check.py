@@ -265,6 +265,7 @@ def check(
     if tensorboard is not None:
         check_folder(tensorboard)
     begin_imports(options)
+    # These import most of the bench, while the fork server has begun with TensorFlow.
     from distbench.checking.kept import make_place
     from distbench.cli.checked import check_once
 

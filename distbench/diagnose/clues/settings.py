@@ -66,10 +66,10 @@ def tell_as_much(evidence: Evidence, times: float) -> str:
         for other in list_untried(evidence)
         if (factor := find_times(other)) is not None and are_same_factors(times, factor)
     ]
+    if not found:
+        return ""
     words = describe_settings(evidence, found)
-    return f"; by as much a setting differs, which need not lead that: {words}" * bool(
-        words
-    )
+    return f"; by as much a setting differs, which need not lead that: {words}"
 
 
 def list_odd_owners(evidence: Evidence) -> frozenset[str]:

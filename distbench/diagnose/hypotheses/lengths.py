@@ -10,11 +10,8 @@ from distbench.diagnose.clues.context import Context
 from distbench.diagnose.clues.hypothesis import Hypothesis
 from distbench.diagnose.clues.settings import tell_as_much
 from distbench.diagnose.clues.turns import name_turn
-from distbench.diagnose.hypotheses.update import fit_feature
+from distbench.diagnose.hypotheses.update import MEANT, fit_feature
 from distbench.trace.numbers import Array
-
-_SAME = 1e-4
-"""Only asks which number a fitted one is; whether anything is wrong is decided."""
 
 _DIVIDED = (
     "The sum of the gradients is right before the update: look there for a division by "
@@ -38,11 +35,11 @@ def explain_by_rate(context: Context) -> Iterator[Hypothesis]:
     ratio, advice = 1 + weight, ""
     words = f"the step is {1 + weight:.8g} times as long as it should be"
     is_unseen = all(context.find_gradient(c) is None for _, c in context.list_cases())
-    if n > 1 and math.isclose(n * (1 + weight), 1, rel_tol=_SAME):
+    if n > 1 and math.isclose(n * (1 + weight), 1, rel_tol=MEANT):
         words = f"the step is 1/{n} of what it should be: it is divided by N = {n}"
         code = "mean-instead-of-sum" if is_unseen else "hyperparameter-differs"
         advice = "" if is_unseen else _DIVIDED
-    elif abs(1 + weight) < _SAME:
+    elif abs(1 + weight) < MEANT:
         # What rounding leaves of 0 is no number to look for.
         words, ratio = "it stays as it was, where one device changes it", 0.0
         advice = _STILL

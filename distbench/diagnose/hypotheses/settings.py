@@ -54,12 +54,15 @@ def explain_by_untried_settings(context: Context) -> Iterator[Hypothesis]:
             if case.key.replica in other.replicas
         }
         if predicted and context.match_all(predicted):
-            either = f", as what is done once for each of N = {n} replicas makes them"
+            words = f"the steps are {times:.8g} times as long"
+            if is_of_n:
+                words += (
+                    f", as what is done once for each of N = {n} replicas makes them"
+                )
             yield Hypothesis(
                 code="hyperparameter-differs",
                 predicted=predicted,
-                detail=f"{describe_settings(evidence, [other])}, and the steps are "
-                f"{times:.8g} times as long" + either * is_of_n,
+                detail=f"{describe_settings(evidence, [other])}, and {words}",
                 ratio=times,
             )
 

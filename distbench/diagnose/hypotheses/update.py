@@ -25,7 +25,7 @@ from distbench.diagnose.hypotheses.reduction import list_subsets
 from distbench.diagnose.names import name_replicas
 from distbench.trace.numbers import Array, densify
 
-_SAME = 1e-4
+MEANT = 1e-4
 """Only asks which number a fitted one is; whether anything is wrong is decided."""
 
 
@@ -130,7 +130,7 @@ def explain_by_new_momentum(context: Context) -> Iterator[Hypothesis]:
             continue
         times = 1 + fitted[0] / part
         count = round(times)
-        again = count > 1 and math.isclose(times, count, rel_tol=_SAME)
+        again = count > 1 and math.isclose(times, count, rel_tol=MEANT)
         yield Hypothesis(
             code="momentum-repeated" if again else "hyperparameter-differs",
             predicted=fitted[1],
